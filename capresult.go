@@ -1,0 +1,45 @@
+package jobs
+
+import (
+	"bytes"
+	"encoding/json"
+	"unicode/utf8"
+)
+
+// A ResultFile is what a job's result file held when the job ended.
+type ResultFile struct {
+	// Data is the content, or as much of its end as [Config.ResultBytes]
+	// allows.
+	Data []byte
+	// Size is the length of the whole file.
+	Size int64
+	// Truncated tells that Data is not all of it.
+	Truncated bool
+	// Problem says why there is no data, or not all, where the job did
+	// something strange to the file; such as removing it, or putting a
+	// directory in its place. It does not make the job fail.
+	Problem string
+}
+
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
+// JSON returns the result as one JSON value that is always valid: the content
+// verbatim where it is JSON itself, so that no digit of a large number is
+// lost; other text as {"output": "…"}, with what is not valid UTF-8 replaced;
+// the string "DONE" where the file held nothing but white space.
+func (r ResultFile) JSON() json.RawMessage {
+	data := bytes.TrimSpace(bytes.TrimPrefix(r.Data, byteOrderMark))
+	switch {
+	case len(data) == 0:
+		return json.RawMessage(`"DONE"`)
+	case !r.Truncated && utf8.Valid(data) && json.Valid(data):
+		return data
+	}
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	enc.Encode(struct { // cannot fail: strings always have an encoding
+		Output string `json:"output"`
+	}{string(bytes.ToValidUTF8(r.Data, []byte("\uFFFD")))})
+	return bytes.TrimSpace(buf.Bytes())
+}

@@ -1,0 +1,145 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package jobs
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// find sets the path of the program. A name without a slash is looked up in
+// the PATH of the job, of which only absolute directories count: what a
+// working directory happens to hold must not run by accident.
+func (c *command) find() error {
+	name := c.argv[0]
+	if strings.Contains(name, "/") {
+		c.path = name
+		return nil
+	}
+	var unusable error
+	for _, dir := range filepath.SplitList(lookupEnv(c.env, "PATH")) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		err := executable(path)
+		if err == nil {
+			c.path = path
+			return nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && unusable == nil {
+			unusable = &fs.PathError{Op: "exec", Path: path, Err: err}
+		}
+	}
+	if unusable != nil {
+		return c.fail(StagePath, unusable, "found in PATH, but it cannot be executed")
+	}
+	return c.fail(StagePath, &exec.Error{Name: name, Err: exec.ErrNotFound}, "give an absolute path, or set PATH in Env")
+}
+
+// executable returns nil if path is a file that this process may execute.
+func executable(path string) error {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return errors.Unwrap(err)
+	}
+	if fi.IsDir() {
+		return syscall.EISDIR
+	}
+	return unix.Faccessat(unix.AT_FDCWD, path, unix.X_OK, unix.AT_EACCESS)
+}
+
+// explain turns an error of the system into one that says which part of the
+// start it belongs to. The kernel gives one number for many causes, so the
+// parts are looked at again, in the order in which the child met them.
+func (c *command) explain(err error) error {
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		return c.fail(StageHost, err, "")
+	}
+	switch errno {
+	case syscall.E2BIG:
+		return c.fail(StageArgs, errno, c.size())
+	case syscall.EMFILE, syscall.ENFILE:
+		return c.fail(StageHost, err, "wait for jobs to end, or raise the limit on open files")
+	case syscall.EAGAIN, syscall.ENOMEM:
+		return c.fail(StageHost, err, "the system has no room for another process now; try again later")
+	}
+	if c.path == "" {
+		return c.fail(StageFile, err, "jobs need a writable Config.TempDir")
+	}
+	if err := c.checkDir(); err != nil {
+		return c.fail(StageDir, err, "")
+	}
+	path := c.path
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(c.dir, path)
+	}
+	return c.fail(StagePath, &fs.PathError{Op: "exec", Path: path, Err: errno}, explainPath(path, errno))
+}
+
+// checkDir reports why a process cannot work in the command's directory.
+func (c *command) checkDir() error {
+	if c.dir == "" {
+		return nil
+	}
+	fi, err := os.Stat(c.dir)
+	if err != nil {
+		return err
+	}
+	errno := error(syscall.ENOTDIR)
+	if fi.IsDir() {
+		errno = unix.Faccessat(unix.AT_FDCWD, c.dir, unix.X_OK, unix.AT_EACCESS)
+	}
+	if errno != nil {
+		return &fs.PathError{Op: "chdir", Path: c.dir, Err: errno}
+	}
+	return nil
+}
+
+// explainPath says what is wrong with a program that gave errno.
+func explainPath(path string, errno syscall.Errno) string {
+	fi, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return ""
+	case fi.IsDir():
+		return "it is a directory"
+	case errno == syscall.ENOEXEC:
+		return "it is neither a program for this machine nor does it begin with #!; name its interpreter in Argv"
+	case errno == syscall.ETXTBSY:
+		return "somebody has it open for writing"
+	case errno == syscall.ENOENT || errno == syscall.ENOTDIR:
+		if interpreter := shebang(path); interpreter != "" {
+			return fmt.Sprintf("the file exists, but its interpreter %s does not", interpreter)
+		}
+		return "the file exists, but its loader does not: it may be built for another system"
+	case errno == syscall.EACCES && fi.Mode()&0o111 == 0:
+		return "it is not executable; chmod +x it, or name its interpreter in Argv"
+	}
+	return ""
+}
+
+// shebang returns the interpreter that a script names in its first line.
+func shebang(path string) string {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	line, _ := bufio.NewReaderSize(f, 256).ReadSlice('\n')
+	rest, ok := strings.CutPrefix(string(line), "#!")
+	if fields := strings.Fields(rest); ok && len(fields) > 0 {
+		return fields[0]
+	}
+	return ""
+}

@@ -1,0 +1,87 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors that callers test for with [errors.Is]. Those that concern one job
+// come wrapped in a [*JobError].
+var (
+	// ErrNotFound means that no job of this supervisor ever had the id.
+	ErrNotFound = errors.New("jobs: no such job")
+	// ErrExpired means that the job ended and has been forgotten since, by
+	// [Config.MaxRetained] or [Config.RetainFor].
+	ErrExpired = errors.New("jobs: job ended and is no longer remembered")
+	// ErrCollected means that the result was handed out before.
+	ErrCollected = errors.New("jobs: result already collected")
+	// ErrAtCapacity means that [Config.MaxRunning] jobs run.
+	ErrAtCapacity = errors.New("jobs: too many jobs are running")
+	// ErrClosed means that Close has been called.
+	ErrClosed = errors.New("jobs: supervisor is closed")
+	// ErrDisabled means that [Config.Disabled] is set.
+	ErrDisabled = errors.New("jobs: background jobs are disabled")
+	// ErrUnsupported means that the platform cannot run process jobs.
+	ErrUnsupported = errors.New("jobs: process jobs are not supported on this platform")
+)
+
+// A JobError is an error that concerns one job.
+type JobError struct {
+	// ID is the id as the caller gave it.
+	ID string
+	// Job is the job's Snapshot, nil if there is none.
+	Job *Snapshot
+	// Err is one of the package's sentinel errors.
+	Err error
+}
+
+func (e *JobError) Error() string {
+	id := e.ID
+	if len(id) > 40 {
+		id = id[:40] + "…"
+	}
+	if e.Job == nil {
+		return fmt.Sprintf("%v: %q", e.Err, id)
+	}
+	return fmt.Sprintf("%v: %s (%s)", e.Err, id, e.Job.Outcome())
+}
+
+// Unwrap returns the sentinel.
+func (e *JobError) Unwrap() error { return e.Err }
+
+// A Stage is the part of a start that failed.
+type Stage string
+
+// The stages of a start, in order.
+const (
+	StageSpec Stage = "spec"              // the Spec is not valid
+	StageFile Stage = "result file"       // the private directory or the result file
+	StageDir  Stage = "working directory" // Spec.Dir
+	StagePath Stage = "program"           // finding and executing Argv[0]
+	StageArgs Stage = "arguments"         // the size of arguments and environment
+	StageHost Stage = "resources"         // descriptors, processes, memory
+)
+
+// A StartError says why a job could not be started. It never contains the
+// value of an environment variable.
+type StartError struct {
+	// Tool is the tool name of the Spec.
+	Tool string
+	// Stage is what failed.
+	Stage Stage
+	// Hint says what to do about it; it may be empty.
+	Hint string
+	// Err is the cause, as the system gave it where it did.
+	Err error
+}
+
+func (e *StartError) Error() string {
+	msg := fmt.Sprintf("jobs: cannot start %q: %s: %v", e.Tool, e.Stage, e.Err)
+	if e.Hint != "" {
+		msg += " (" + e.Hint + ")"
+	}
+	return msg
+}
+
+// Unwrap returns the cause.
+func (e *StartError) Unwrap() error { return e.Err }

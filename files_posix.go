@@ -1,0 +1,34 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package jobs
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// openNoFollow opens a file for reading. It does not follow a symbolic link
+// and does not wait for the other end of a FIFO.
+func openNoFollow(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+}
+
+// diskUse returns how many bytes of disk a file takes, however long it claims
+// to be, and how many names it has; zeros if there is no such file.
+func diskUse(path string) (bytes int64, links uint64) {
+	var st unix.Stat_t
+	if unix.Lstat(path, &st) != nil {
+		return 0, 0
+	}
+	return int64(st.Blocks) * 512, uint64(st.Nlink)
+}
+
+// afterHole returns the offset of the first data at or after from, so that
+// reading the end of a sparse file does not give a megabyte of zeros.
+func afterHole(f *os.File, from int64) int64 {
+	if data, err := f.Seek(from, seekData); err == nil {
+		return data
+	}
+	return from
+}

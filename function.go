@@ -1,0 +1,111 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime/debug"
+)
+
+// A function is the work of a job that runs inside the host.
+type function struct {
+	call   func(ctx context.Context, out io.Writer) (any, error)
+	ctx    context.Context
+	cancel context.CancelFunc
+}
+
+func newFunction(start context.Context, call func(context.Context, io.Writer) (any, error)) *function {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(start))
+	return &function{call: call, ctx: ctx, cancel: cancel}
+}
+
+func (f *function) pid() int { return 0 }
+
+// finished is always false: what runs in the host cannot be looked at from
+// outside, so its end counts from when run has seen it.
+func (f *function) finished() bool { return false }
+
+func (f *function) run(j *job) ending {
+	defer f.cancel()
+	e := ending{exitCode: -1}
+	value, err := f.protected(functionOutput{j})
+	if p, ok := err.(*panicError); ok {
+		e.reason, e.err = ReasonInternal, p
+	} else if err != nil {
+		e.err = err
+	} else if e.resultFile, err = encodeValue(value); err != nil {
+		e.err = fmt.Errorf("the result cannot be encoded: %w", err)
+	}
+	if !j.noteExit() {
+		<-j.settled
+	}
+	return e
+}
+
+// protected calls the function and turns a panic, or an exit of its goroutine,
+// into an error.
+func (f *function) protected(out io.Writer) (value any, err error) {
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		err = &panicError{value: "the function ended its goroutine without returning"}
+		defer func() {
+			if v := recover(); v != nil {
+				err = &panicError{value: v, stack: debug.Stack()}
+			}
+		}()
+		value, err = f.call(f.ctx, out)
+	}()
+	<-returned
+	return value, err
+}
+
+// stop cancels the function's context and gives it the kill grace to return.
+// Nothing can force it.
+func (f *function) stop(j *job) (survivors []Process, stuck bool, err error) {
+	f.cancel()
+	grace, cancel := context.WithTimeout(j.hurried, j.s.cfg.KillGrace)
+	defer cancel()
+	if closedBefore(grace, j.exited) {
+		return nil, false, nil
+	}
+	return nil, true, errors.New("the function has not returned since its context was cancelled")
+}
+
+// functionOutput is the out of a function.
+type functionOutput struct{ j *job }
+
+func (o functionOutput) Write(p []byte) (int, error) {
+	n, err := o.j.out.Write(p)
+	if n > 0 {
+		o.j.noteOutput()
+	}
+	return n, err
+}
+
+// encodeValue makes a result of what a function returned. A nil value is no
+// result.
+func encodeValue(v any) (ResultFile, error) {
+	if v == nil {
+		return ResultFile{}, nil
+	}
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false) // the reader is a model, not a browser
+	if err := enc.Encode(v); err != nil {
+		return ResultFile{}, err
+	}
+	data := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	return ResultFile{Data: data, Size: int64(len(data))}, nil
+}
+
+// A panicError is a panic of the host's code, contained.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }

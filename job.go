@@ -1,0 +1,424 @@
+package jobs
+
+import (
+	"container/list"
+	"context"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+)
+
+// unkillableAfter is how long a killed job may take to die before it is given
+// up as unreaped and its callers are released.
+const unkillableAfter = 2 * time.Second
+
+// A job is one job from its admission to its single end.
+type job struct {
+	s         *Supervisor
+	id        string
+	seq       int
+	tool, tag string
+	started   time.Time
+	timeout   time.Duration
+	leftovers Leftovers
+	limit     int64 // of output bytes, 0 = none
+
+	out    *RingBuf
+	errOut *RingBuf    // nil unless standard error has a log of its own
+	result *resultFile // nil for functions
+	work   work
+
+	lastOutput atomic.Int64 // time since started, as nanoseconds
+	late       atomic.Int64 // bytes thrown away after the end
+	overLimit  atomic.Bool  // the stop for limit has been requested
+
+	// hurried is done when nobody may be waited for any more.
+	hurried context.Context
+	hurry   context.CancelFunc
+	exited  chan struct{} // closed when the leader has exited or the Func returned
+	settled chan struct{} // closed when a stop has done all it can
+	done    chan struct{} // closed after the end was published
+
+	// Guarded by Supervisor.mu.
+	cause     Reason // fixed by the first of exit and stop request
+	exitSeen  bool
+	expiry    *time.Timer // of the timeout
+	unkilled  []Process   // what a stop could not kill
+	stopErr   error       // and why
+	ended     bool
+	end       ending
+	endState  State
+	endedAt   time.Time
+	elapsed   time.Duration
+	collected bool
+	place     *list.Element // in the registry's list of ended jobs
+}
+
+// work is what a job does: a process or a function.
+type work interface {
+	// run waits for the work to end and settles what it leaves. It calls
+	// job.noteExit when it has seen the end.
+	run(j *job) ending
+	// stop makes the work end, by force if it must. It runs at most once,
+	// beside run, and returns what it could not kill. stuck says that the work
+	// itself is not dead: run has not returned and may not soon.
+	stop(j *job) (survivors []Process, stuck bool, err error)
+	// finished reports, without waiting, whether the work has ended.
+	finished() bool
+	// pid returns the leader's process id, 0 if there is no leader.
+	pid() int
+}
+
+// An ending is how a job's work ended.
+type ending struct {
+	exitCode   int
+	signal     Signal
+	core       bool
+	unknown    bool // the outcome could not be learned
+	err        error
+	reason     Reason // overrides that of the cause if set
+	leftovers  []Process
+	survivors  []Process
+	resultFile ResultFile
+}
+
+func newJob(s *Supervisor, id string, spec Spec) *job {
+	j := &job{
+		s:         s,
+		id:        id,
+		tool:      spec.toolName(),
+		tag:       spec.Tag,
+		leftovers: spec.Leftovers,
+		limit:     max(spec.OutputLimit, 0),
+		timeout:   spec.Timeout,
+		out:       NewRingBuf(s.cfg.HeadBytes, s.cfg.TailBytes),
+		exited:    make(chan struct{}),
+		settled:   make(chan struct{}),
+		done:      make(chan struct{}),
+	}
+	if spec.SplitStderr {
+		j.errOut = NewRingBuf(s.cfg.HeadBytes, s.cfg.TailBytes)
+	}
+	if j.timeout == 0 && spec.Func == nil {
+		j.timeout = s.cfg.Timeout
+	}
+	j.hurried, j.hurry = context.WithCancel(context.Background())
+	j.started = time.Now()
+	return j
+}
+
+func (s Spec) toolName() string {
+	switch {
+	case s.Tool != "":
+		return s.Tool
+	case len(s.Argv) > 0:
+		return filepath.Base(s.Argv[0])
+	}
+	return "func"
+}
+
+func (j *job) output() *RingBuf { return j.out }
+
+func (j *job) stderr() *RingBuf {
+	if j.errOut == nil {
+		return new(RingBuf)
+	}
+	return j.errOut
+}
+
+// admit takes a slot for a job that is about to start.
+func (s *Supervisor) admit() (id string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reg.reserve()
+}
+
+// dismiss gives back the slot of a job that could not be started.
+func (s *Supervisor) dismiss() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reg.release()
+	s.idle.Broadcast()
+}
+
+// register enters a job whose work has begun. If Close has begun meanwhile the
+// job is stopped and the start refused.
+func (s *Supervisor) register(j *job) (Snapshot, error) {
+	s.mu.Lock()
+	s.reg.add(j)
+	closing := s.reg.closing
+	if j.timeout > 0 {
+		j.expiry = time.AfterFunc(j.timeout, func() { j.requestStop(ReasonTimeout) })
+	}
+	snap := j.snapshot()
+	s.mu.Unlock()
+	if j.result != nil {
+		s.watcher.add(j)
+	}
+	go func() { j.publish(j.work.run(j)) }()
+	if closing {
+		j.requestStop(ReasonShutdown)
+		return Snapshot{}, ErrClosed
+	}
+	return snap, nil
+}
+
+// noteExit records that the leader has exited. It reports whether that is the
+// job's cause: false means that a stop was requested before and is under way.
+func (j *job) noteExit() bool {
+	j.s.mu.Lock()
+	j.exitSeen = true
+	if j.cause == "" {
+		j.cause = ReasonExit
+	}
+	first := j.cause == ReasonExit
+	j.s.mu.Unlock()
+	close(j.exited)
+	return first
+}
+
+// requestStop asks for the job's end. The first request of a job that has not
+// exited fixes the cause and begins the stop; one that finds it exited makes
+// it wait no longer. It never waits itself.
+func (j *job) requestStop(why Reason) {
+	finished := j.work.finished()
+	j.s.mu.Lock()
+	defer j.s.mu.Unlock()
+	if j.cause == "" && finished {
+		j.cause = ReasonExit
+	}
+	switch {
+	case j.ended:
+	case j.cause == "":
+		j.cause = why
+		go j.stop()
+	case j.cause == ReasonExit:
+		j.hurry()
+	}
+}
+
+// stop is the one way a job is made to end.
+func (j *job) stop() {
+	survivors, stuck, err := j.work.stop(j)
+	if stuck {
+		j.publish(ending{exitCode: -1, reason: ReasonUnreaped, survivors: survivors, err: err})
+	}
+	j.s.mu.Lock()
+	j.unkilled, j.stopErr = survivors, err
+	j.s.mu.Unlock()
+	close(j.settled)
+}
+
+// publish makes the job's end known. In one critical section the end is
+// published and the slot freed; then waiters wake. Of a job that was given up
+// as stuck, the second call frees the slot when the work has ended after all.
+func (j *job) publish(e ending) {
+	j.out.freeze()
+	if j.errOut != nil {
+		j.errOut.freeze()
+	}
+	defer j.hurry() // releases the context
+	s := j.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.reason != ReasonUnreaped {
+		s.reg.slots--
+	}
+	if j.ended {
+		return
+	}
+	if j.expiry != nil {
+		j.expiry.Stop()
+	}
+	j.end = e
+	if j.unkilled != nil {
+		j.end.survivors = j.unkilled
+	}
+	if j.end.err == nil {
+		j.end.err = j.stopErr
+	}
+	j.endState, j.cause = e.conclude(j.cause)
+	j.endedAt = time.Now()
+	j.elapsed = j.endedAt.Sub(j.started)
+	j.ended = true
+	s.reg.ended(j)
+	close(j.done)
+	s.idle.Broadcast()
+}
+
+// conclude returns the final state and reason of a job whose cause is given.
+func (e ending) conclude(cause Reason) (State, Reason) {
+	switch {
+	case e.reason != "":
+		return Failed, e.reason
+	case cause != ReasonExit:
+		return cause.state(), cause
+	case e.unknown:
+		return Failed, ReasonInternal
+	case e.signal != 0:
+		return Failed, ReasonSignal
+	case e.exitCode > 0, e.exitCode < 0 && e.err != nil: // a Func has no code
+		return Failed, ReasonExit
+	}
+	return Completed, ReasonExit
+}
+
+// await waits for the end of the job or of ctx. An end wins over an end of ctx
+// that came at the same time.
+func (j *job) await(ctx context.Context) error {
+	if closedBefore(ctx, j.done) {
+		return nil
+	}
+	return ctx.Err()
+}
+
+// lookup finds a job by its id.
+func (s *Supervisor) lookup(id string) (*job, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j, err := s.reg.find(id)
+	if err != nil {
+		return nil, &JobError{ID: id, Err: err}
+	}
+	return j, nil
+}
+
+// jobError returns err about j, with its Snapshot.
+func (s *Supervisor) jobError(j *job, err error) error {
+	snap := s.snapshotOf(j)
+	return &JobError{ID: j.id, Job: &snap, Err: err}
+}
+
+func (s *Supervisor) snapshotOf(j *job) Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return j.snapshot()
+}
+
+// consume hands out the result of an ended job, once.
+func (s *Supervisor) consume(j *job) (Result, error) {
+	s.mu.Lock()
+	won := !j.collected
+	if won {
+		j.collected = true
+		s.reg.consumed(j)
+	}
+	s.mu.Unlock()
+	if !won {
+		return Result{}, s.jobError(j, ErrCollected)
+	}
+	r := s.resultOf(j)
+	s.dropResult(j)
+	return r, nil
+}
+
+// peek returns the result of an ended job without consuming it.
+func (s *Supervisor) peek(j *job) (Result, error) {
+	s.mu.Lock()
+	collected := j.collected
+	s.mu.Unlock()
+	if collected {
+		return Result{}, s.jobError(j, ErrCollected)
+	}
+	return s.resultOf(j), nil
+}
+
+func (s *Supervisor) resultOf(j *job) Result {
+	s.mu.Lock()
+	r := Result{Snapshot: j.snapshot(), File: j.end.resultFile}
+	s.mu.Unlock()
+	r.Output = j.out.Log()
+	if j.errOut != nil {
+		r.Stderr = j.errOut.Log()
+	}
+	return r
+}
+
+// dropResult lets go of what a collected job no longer needs; its Snapshot
+// stays.
+func (s *Supervisor) dropResult(j *job) {
+	j.out.release()
+	if j.errOut != nil {
+		j.errOut.release()
+	}
+	s.mu.Lock()
+	j.end.resultFile = ResultFile{}
+	s.mu.Unlock()
+}
+
+// runningJobs returns the jobs that have not ended, in order of start.
+func (s *Supervisor) runningJobs() []*job {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reg.running()
+}
+
+// beginClose refuses further starts. It reports whether this is the first
+// call.
+func (s *Supervisor) beginClose() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := !s.reg.closing
+	s.reg.closing = true
+	return first
+}
+
+// awaitIdle waits until no job is starting and every job has ended.
+func (s *Supervisor) awaitIdle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.reg.live > 0 {
+		s.idle.Wait()
+	}
+}
+
+// noteOutput records that the job has just written something, and asks for its
+// end if that was more than it may write.
+func (j *job) noteOutput() {
+	j.lastOutput.Store(int64(time.Since(j.started)))
+	if j.limit == 0 || j.overLimit.Load() {
+		return
+	}
+	total, _ := j.out.Stats()
+	if j.errOut != nil {
+		more, _ := j.errOut.Stats()
+		total += more
+	}
+	if total > j.limit && !j.overLimit.Swap(true) {
+		j.requestStop(ReasonOutputLimit)
+	}
+}
+
+// snapshot needs Supervisor.mu.
+func (j *job) snapshot() Snapshot {
+	snap := Snapshot{
+		ID:           j.id,
+		Tool:         j.tool,
+		Tag:          j.tag,
+		State:        Running,
+		ExitCode:     -1,
+		LeaderExited: j.exitSeen,
+		Started:      j.started,
+		LateBytes:    j.late.Load(),
+		Collected:    j.collected,
+	}
+	snap.OutputTotal, snap.OutputDropped = j.out.Stats()
+	if j.errOut != nil {
+		snap.StderrTotal, snap.StderrDropped = j.errOut.Stats()
+	}
+	if j.ended {
+		snap.State, snap.Reason = j.endState, j.cause
+		snap.Elapsed = j.elapsed
+		snap.ExitCode, snap.Signal, snap.CoreDumped = j.end.exitCode, j.end.signal, j.end.core
+		snap.Err = j.end.err
+		snap.Leftovers, snap.Survivors = j.end.leftovers, j.end.survivors
+		return snap
+	}
+	if j.cause != "" && j.cause != ReasonExit {
+		snap.State, snap.Reason = Cancelling, j.cause
+	}
+	snap.PID = j.work.pid()
+	snap.Elapsed = time.Since(j.started)
+	snap.Idle = snap.Elapsed - time.Duration(j.lastOutput.Load())
+	return snap
+}

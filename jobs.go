@@ -1,0 +1,521 @@
+// Package jobs runs the tool calls of an LLM agent in the background.
+//
+// An agent starts a build, a test run, a dev server, and must go on thinking.
+// A [Supervisor] starts each such call as a job, keeps a bounded log of what
+// it prints, and answers through plain methods that a host wraps as tool
+// calls: [Supervisor.Start], [Supervisor.Check], [Supervisor.Output],
+// [Supervisor.Collect], [Supervisor.Cancel] and [Supervisor.List].
+// [Supervisor.Close] ends what is left.
+//
+// # What a job is
+//
+// A job is a process ([Spec.Argv]) or a function ([Spec.Func]). A process job
+// is the leader of a new session and so of its own process group, without a
+// controlling terminal; its standard input is the null device and no other
+// descriptor of the host reaches it. Standard output and standard error share
+// one pipe, so the log has their exact order. Besides, every process job finds
+// the path of an empty regular file in $LLM_OUTPUT: what it writes there is
+// its result, apart from what it prints.
+//
+// A job runs until its leader exits. What it left running behind is then
+// killed, inside its process group and outside it, unless [Spec.Leftovers]
+// says [KeepLeftovers]; either way [Snapshot.Leftovers] names it.
+//
+// Every job ends exactly once, in one of the states [Completed], [Failed] and
+// [Cancelled]; [Snapshot.Reason] says why. A cause is fixed by whichever comes
+// first, the exit of the leader or the request to stop it.
+//
+// # Signals and the host's end
+//
+// Jobs have sessions of their own, so a Ctrl-C at the host's terminal does not
+// reach them. A host should catch it with [os/signal.NotifyContext] and call
+// [Supervisor.Close]. A host that is killed outright leaves its jobs running.
+// Signals that the host ignores ([os/signal.Ignore]) are ignored by its jobs
+// too, as the system hands that on through exec; a stop then takes the whole
+// kill grace and ends with SIGKILL.
+//
+// # Platforms
+//
+// On Linux a running job costs two descriptors, two goroutines and no thread;
+// where the kernel has no pidfd (before 5.4, or hidden by a sandbox) it costs
+// a thread. Stray processes outside the job's group are found through /proc.
+// On macOS and the BSDs a stop reaches the process group only. Elsewhere
+// process jobs answer [ErrUnsupported] and function jobs work.
+//
+// What a job scrubbed of its environment, moved to a session of its own and
+// orphaned before anybody looked (a daemon that covers its tracks) is not
+// found on any platform.
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+// Defaults of [Config].
+const (
+	DefaultMaxRunning      = 5
+	DefaultHeadBytes       = 4 << 10
+	DefaultTailBytes       = 64 << 10
+	DefaultKillGrace       = 5 * time.Second
+	DefaultDrainGrace      = 2 * time.Second
+	DefaultTimeout         = 30 * time.Minute
+	DefaultResultBytes     = 1 << 20
+	DefaultResultFileLimit = 256 << 20
+	DefaultMaxRetained     = 32
+	DefaultRetainFor       = 30 * time.Minute
+)
+
+// Config configures a [Supervisor]. The zero value is ready to use. A field
+// that is negative where its comment does not allow that makes [New] fail.
+type Config struct {
+	// Disabled makes Start refuse every job with [ErrDisabled].
+	Disabled bool
+
+	// DrainGrace bounds how long a job whose leader has exited waits for more
+	// output while another process holds its pipe. The wait ends earlier when
+	// the pipe has been silent for 200 ms. Defaults to 2 seconds.
+	DrainGrace time.Duration
+
+	// Env is the environment that jobs start from, as "KEY=value". Nil means
+	// the host's own at the time of each Start. Non-interactive defaults (no
+	// pagers, no prompts) overlay it, then [Spec.Env].
+	Env []string
+
+	// HeadBytes is how much of the beginning of each job's output is kept.
+	// Defaults to 4 KiB. Negative keeps no beginning.
+	HeadBytes int
+
+	// KillGrace is how long a job's processes have between SIGTERM and
+	// SIGKILL. Defaults to 5 seconds.
+	KillGrace time.Duration
+
+	// MaxRetained is how many finished jobs are remembered, collected or not.
+	// Past it the oldest is forgotten, collected ones first. Defaults to 32, or
+	// MaxRunning if that is more.
+	MaxRetained int
+
+	// MaxRunning is how many jobs may run at once. Defaults to 5. To switch
+	// jobs off use Disabled.
+	MaxRunning int
+
+	// ResultBytes is how much of the end of a result file is read. Defaults to
+	// 1 MiB.
+	ResultBytes int64
+
+	// ResultFileLimit is how much disk a job's result file may take before the
+	// job is stopped with [ReasonOutputLimit]. It is watched several times a
+	// second, not enforced by the system, so a fast writer can pass it by what
+	// it writes in between. Defaults to 256 MiB. Negative means no limit.
+	ResultFileLimit int64
+
+	// RetainFor is how long a finished job is remembered. Defaults to 30
+	// minutes.
+	RetainFor time.Duration
+
+	// TailBytes is how much of the end of each job's output is kept. Defaults
+	// to 64 KiB. Negative keeps no end.
+	TailBytes int
+
+	// TempDir is where the supervisor makes its private directory for result
+	// files, on the first Start that needs it. Defaults to [os.TempDir].
+	TempDir string
+
+	// Timeout is how long a process job may run before it is stopped with
+	// [ReasonTimeout], unless its Spec says otherwise. Defaults to 30 minutes.
+	// Negative means no timeout.
+	Timeout time.Duration
+}
+
+// A Spec says what to run. Exactly one of Argv and Func must be set. Start
+// copies all it needs: later changes to the Spec, to its slices or to the
+// host's environment do not reach the job.
+type Spec struct {
+	// Argv is the program and its arguments. A name without a slash is looked
+	// up in the PATH of the job's environment; a relative path is resolved in
+	// Dir. No shell is involved.
+	Argv []string
+
+	// Func is work inside the host, such as a call to an MCP server. Its
+	// context is done when the job is stopped, and carries the values of the
+	// context given to Start, not its end. What it writes to out is the job's
+	// output; out never blocks, must be used only until Func returns, and is
+	// safe for concurrent use. The value it returns, encoded as JSON, is the
+	// job's result; an error makes the job [Failed]. A panic is contained and
+	// ends the job with [ReasonInternal].
+	//
+	// A Func that is stopped and does not return within the kill grace ends
+	// its job with [ReasonUnreaped]; its slot stays taken until it returns.
+	Func func(ctx context.Context, out io.Writer) (any, error)
+
+	// Dir is the working directory. Empty means the host's.
+	Dir string
+
+	// Env overlays the job's environment, as "KEY=value"; of two entries with
+	// one key the last counts. [EnvResult] and [EnvJob] cannot be set.
+	Env []string
+
+	// Leftovers says what happens to processes that outlive the job's leader.
+	Leftovers Leftovers
+
+	// OutputLimit stops the job with [ReasonOutputLimit] once it has written
+	// more bytes than this to standard output and error. Zero or negative
+	// means no limit: what is kept is bounded anyway.
+	OutputLimit int64
+
+	// SplitStderr gives standard error a log of its own, read with
+	// [Supervisor.Stderr]. The order between the two streams is then lost.
+	SplitStderr bool
+
+	// Tag is an opaque note that every Snapshot of the job carries.
+	Tag string
+
+	// Timeout stops the job with [ReasonTimeout] after this long. Zero means
+	// [Config.Timeout] for a process and none for a Func; negative means none.
+	Timeout time.Duration
+
+	// Tool is the name of the tool call, for people and models. Defaults to
+	// the base name of the program, or "func".
+	Tool string
+}
+
+// Leftovers is a policy for processes that outlive the leader of their job.
+type Leftovers int
+
+const (
+	// KillLeftovers kills them before the job's end is told.
+	KillLeftovers Leftovers = iota
+	// KeepLeftovers leaves them running when the leader exits by itself. They
+	// take no slot. What they still print is counted and thrown away, until
+	// Close closes their pipe. A job that is stopped loses them all the same.
+	KeepLeftovers
+)
+
+// EnvResult is the environment variable that holds the path of a job's result
+// file.
+const EnvResult = "LLM_OUTPUT"
+
+// EnvJob is the environment variable by which stray processes of a job are
+// known. Its value is a chain of job ids, outermost first, separated by
+// colons, since agents run agents.
+const EnvJob = "AGENT_JOB_ID"
+
+// A Supervisor runs jobs. Make one with [New]; all methods are safe for
+// concurrent use.
+type Supervisor struct {
+	cfg  Config
+	host *host // what the platform needs once per supervisor
+
+	// mu guards the registry and every job's published fields. No call that
+	// can wait, and no code of the host, runs under it.
+	mu   sync.Mutex
+	reg  registry
+	idle sync.Cond // on mu: reg.live may have become 0
+
+	dir     privateDir
+	watcher resultWatcher
+	kept    keptPipes
+
+	closed chan struct{} // closed at the end of Close, when report is final
+	report Report
+}
+
+// New returns a Supervisor. It starts no process, opens no file and makes no
+// directory before the first job needs it. New fails only if the Config has
+// a value that is not allowed.
+func New(cfg Config) (*Supervisor, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	s := &Supervisor{cfg: cfg, host: new(host), closed: make(chan struct{})}
+	s.idle.L = &s.mu
+	s.reg.init(cfg)
+	s.dir.parent = cfg.TempDir
+	return s, nil
+}
+
+func (c Config) withDefaults() (Config, error) {
+	for _, f := range []struct {
+		name  string
+		value *int64
+		def   int64
+	}{
+		{"DrainGrace", (*int64)(&c.DrainGrace), int64(DefaultDrainGrace)},
+		{"KillGrace", (*int64)(&c.KillGrace), int64(DefaultKillGrace)},
+		{"RetainFor", (*int64)(&c.RetainFor), int64(DefaultRetainFor)},
+		{"ResultBytes", &c.ResultBytes, DefaultResultBytes},
+	} {
+		if *f.value < 0 {
+			return c, fmt.Errorf("jobs: Config.%s is negative; leave it 0 for the default", f.name)
+		}
+		setDefault(f.value, f.def)
+	}
+	if c.MaxRunning < 0 {
+		return c, fmt.Errorf("jobs: Config.MaxRunning is negative; set Disabled to switch jobs off")
+	}
+	if c.MaxRetained < 0 {
+		return c, fmt.Errorf("jobs: Config.MaxRetained is negative; leave it 0 for the default")
+	}
+	for i, kv := range c.Env {
+		if err := checkEnvEntry(kv); err != nil {
+			return c, fmt.Errorf("jobs: Config.Env[%d]: %w", i, err)
+		}
+	}
+	setDefault(&c.MaxRunning, DefaultMaxRunning)
+	setDefault(&c.MaxRetained, max(DefaultMaxRetained, c.MaxRunning))
+	setDefault(&c.HeadBytes, DefaultHeadBytes)
+	setDefault(&c.TailBytes, DefaultTailBytes)
+	setDefault(&c.Timeout, DefaultTimeout)
+	setDefault(&c.ResultFileLimit, DefaultResultFileLimit)
+	if c.Env != nil {
+		c.Env = append([]string{}, c.Env...)
+	}
+	return c, nil
+}
+
+func setDefault[T int | int64 | time.Duration](field *T, def T) {
+	if *field == 0 {
+		*field = def
+	}
+}
+
+// Start starts a job and returns at once with its first Snapshot, whose ID
+// every other method takes. That a job was started does not say that its
+// command will succeed.
+//
+// The context can abort the start: if it is done before the process exists,
+// Start returns its error and leaves no record. It never ends the job.
+//
+// Start returns a [*StartError] if the Spec is not valid or the process cannot
+// be started; it names the stage and keeps the system's cause. It returns
+// [ErrAtCapacity] if [Config.MaxRunning] jobs run, [ErrDisabled], [ErrClosed]
+// once Close has been called, and [ErrUnsupported] for a process where the
+// platform has none. Whenever Start returns an error nothing runs and nothing
+// stays behind.
+func (s *Supervisor) Start(ctx context.Context, spec Spec) (Snapshot, error) {
+	if s.cfg.Disabled {
+		return Snapshot{}, ErrDisabled
+	}
+	if err := spec.check(); err != nil {
+		return Snapshot{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return Snapshot{}, err
+	}
+	id, err := s.admit()
+	if err != nil {
+		return Snapshot{}, err
+	}
+	j := newJob(s, id, spec)
+	j.work, err = s.launch(ctx, j, spec)
+	if err != nil {
+		s.dismiss()
+		return Snapshot{}, err
+	}
+	return s.register(j)
+}
+
+// launch makes the work of a job begin.
+func (s *Supervisor) launch(ctx context.Context, j *job, spec Spec) (work, error) {
+	if spec.Func != nil {
+		return newFunction(ctx, spec.Func), nil
+	}
+	return startProcess(ctx, j, spec)
+}
+
+// Check returns what is known of a job. It changes nothing: not what Collect
+// will return, not whether the end counts as told.
+//
+// A collected job still answers, with [Snapshot.Collected] set, until it is
+// forgotten. Check returns [ErrNotFound] for an id that was never given out
+// and [ErrExpired] for one that was forgotten.
+func (s *Supervisor) Check(id string) (Snapshot, error) {
+	j, err := s.lookup(id)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	j.result.look(j.out)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return j.snapshot(), nil
+}
+
+// Output returns up to max bytes of a job's output, exactly as written, from
+// the absolute offset from; a negative from counts back from the end, and max
+// below 1 means as much as is there. See [Chunk] for how a reader goes on.
+// Reading never consumes: the same offset gives the same bytes until they are
+// dropped.
+//
+// The output is what the job prints, joined by what it writes to its result
+// file as it is seen. It stays readable after the end until the job is
+// collected; then Output returns [ErrCollected]. Other errors are those of
+// [Supervisor.Check].
+func (s *Supervisor) Output(id string, from int64, max int) (Chunk, error) {
+	return s.read(id, from, s.buffer(max), (*job).output)
+}
+
+// ReadOutput is [Supervisor.Output] into a buffer of the caller: it returns up
+// to len(buf) bytes and allocates nothing.
+func (s *Supervisor) ReadOutput(id string, from int64, buf []byte) (Chunk, error) {
+	return s.read(id, from, buf, (*job).output)
+}
+
+// Stderr is [Supervisor.Output] for the standard error of a job started with
+// [Spec.SplitStderr]. For other jobs it returns an empty Chunk.
+func (s *Supervisor) Stderr(id string, from int64, max int) (Chunk, error) {
+	return s.read(id, from, s.buffer(max), (*job).stderr)
+}
+
+// buffer returns room for n bytes of output, but no more than a log keeps.
+func (s *Supervisor) buffer(n int) []byte {
+	kept := max(s.cfg.HeadBytes, 0) + max(s.cfg.TailBytes, 0)
+	if n < 1 || n > kept {
+		n = kept
+	}
+	return make([]byte, n)
+}
+
+func (s *Supervisor) read(id string, from int64, buf []byte, log func(*job) *RingBuf) (Chunk, error) {
+	j, err := s.lookup(id)
+	if err != nil {
+		return Chunk{}, err
+	}
+	j.result.look(j.out)
+	s.mu.Lock()
+	ring, ended, collected := log(j), j.ended, j.collected
+	s.mu.Unlock()
+	if collected {
+		return Chunk{}, s.jobError(j, ErrCollected)
+	}
+	c := ring.Chunk(buf, from)
+	c.EOF = ended && c.Next == c.Total
+	return c, nil
+}
+
+// Collect waits for a job's end and returns its result. It consumes the
+// result: of any number of calls for one job exactly one gets it, the others
+// get a [*JobError] with [ErrCollected] that carries the final Snapshot.
+//
+// The context ends the wait, never the job: Collect then returns the context's
+// error beside a Result that holds only the present Snapshot, and uses nothing
+// up. Other errors are those of [Supervisor.Check].
+func (s *Supervisor) Collect(ctx context.Context, id string) (Result, error) {
+	j, err := s.lookup(id)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := j.await(ctx); err != nil {
+		return Result{Snapshot: s.snapshotOf(j)}, err
+	}
+	return s.consume(j)
+}
+
+// Cancel stops a job and waits until that is done: SIGTERM to all its
+// processes, [Config.KillGrace] for them to end, SIGKILL for those that did
+// not. It returns how the job ended and what it had printed. Processes that
+// could not be killed are named in [Snapshot.Survivors].
+//
+// Cancel does not consume the result; Collect still returns it. Cancelling a
+// finished job changes nothing, signals nobody and returns how it ended; once
+// the result is collected it returns [ErrCollected]. Of several calls at once
+// each returns the one end.
+//
+// The context ends the wait only; the stop goes on. Cancel then returns the
+// context's error beside the present Snapshot. Other errors are those of
+// [Supervisor.Check].
+func (s *Supervisor) Cancel(ctx context.Context, id string) (Result, error) {
+	j, err := s.lookup(id)
+	if err != nil {
+		return Result{}, err
+	}
+	j.requestStop(ReasonCancelled)
+	if err := j.await(ctx); err != nil {
+		return Result{Snapshot: s.snapshotOf(j)}, err
+	}
+	return s.peek(j)
+}
+
+// List returns the jobs that run and those that ended and were not collected,
+// in the order they were started.
+func (s *Supervisor) List() List {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reg.list()
+}
+
+// Close stops every running job as Cancel does, waits for them, and removes
+// what the supervisor made: its private directory, its pipes to kept
+// leftovers. New jobs are refused with [ErrClosed] as soon as Close is called.
+// Check, Output, Collect and List go on answering.
+//
+// When ctx is done, every process still alive is killed at once; Close then
+// still waits for their deaths, which the system grants within moments, and
+// returns the context's error beside the Report. A job that cannot be killed
+// is given up after two seconds and named in the Report.
+//
+// A second call waits for the first and returns the same Report and nil.
+func (s *Supervisor) Close(ctx context.Context) (Report, error) {
+	if !s.beginClose() {
+		<-s.closed
+		return s.report, nil
+	}
+	running := s.runningJobs()
+	for _, j := range running {
+		j.requestStop(ReasonShutdown)
+	}
+	hurried := context.AfterFunc(ctx, func() {
+		for _, j := range s.runningJobs() {
+			j.hurry()
+		}
+	})
+	s.awaitIdle()
+	var err error
+	if !hurried() {
+		err = ctx.Err()
+	}
+	s.finishClose(running)
+	return s.report, err
+}
+
+// finishClose gives back what the jobs needed together and completes the
+// report.
+func (s *Supervisor) finishClose(stopped []*job) {
+	s.kept.close()
+	s.watcher.close()
+	s.host.close()
+	s.dir.remove()
+	s.mu.Lock()
+	s.report = s.reg.report(stopped)
+	s.mu.Unlock()
+	close(s.closed)
+}
+
+// A Report says what a Supervisor left undone when it was closed.
+type Report struct {
+	// Stopped holds the jobs that were running and that Close ended.
+	Stopped []Snapshot
+	// Uncollected holds the jobs that had ended by themselves and whose result
+	// nobody had collected.
+	Uncollected []Snapshot
+}
+
+// A List is the state of a Supervisor at one moment.
+type List struct {
+	// Jobs holds running and finished, not collected jobs by order of start.
+	Jobs []Snapshot
+	// Running counts the slots taken, MaxRunning is how many there are.
+	Running, MaxRunning int
+}
+
+// hostEnv returns the environment that jobs start from.
+func (c Config) hostEnv() []string {
+	if c.Env != nil {
+		return c.Env
+	}
+	return os.Environ()
+}

@@ -1,0 +1,203 @@
+package jobs
+
+import (
+	"context"
+	"time"
+)
+
+// silence is how long a held pipe must be quiet, after the leader's exit, for
+// a job to stop waiting for more. Programs such as `exec > >(tee log)` print
+// their last line after their leader is gone.
+const silence = 200 * time.Millisecond
+
+// lastBreath is how long processes found after the leader's exit may take to
+// end by themselves before they count as leftovers.
+const lastBreath = 20 * time.Millisecond
+
+// A tree is a started process with all that descends from it, as far as the
+// platform shows it. The leader stays unreaped until reap: as long as that
+// lasts its number names it and its group, and nobody else.
+//
+// pid, exited, awaitExit and signals may be used concurrently; look, await and
+// all after them by one goroutine at a time.
+type tree interface {
+	// pid returns the leader's process id, 0 once it is reaped.
+	pid() int
+	// awaitExit blocks until the leader has exited.
+	awaitExit()
+	// exited reports whether it has, without waiting.
+	exited() bool
+	// look finds the live processes besides the leader, remembers them, and
+	// names those that are not exiting already.
+	look() []Process
+	// alone reports whether no process is remembered: none was alive at the
+	// last look.
+	alone() bool
+	// await waits until the remembered processes are dead or ctx is done, and
+	// reports whether they are dead.
+	await(ctx context.Context) bool
+	// terminate asks the group and the remembered processes to end, each once.
+	terminate() error
+	// kill forces the group and the remembered processes to end.
+	kill() error
+	// reap takes the leader's exit status. It returns ending.unknown if
+	// somebody else took it.
+	reap() ending
+	// close gives back what the tree holds. If kept is set, processes that
+	// live on are left to themselves.
+	close(kept bool)
+}
+
+// A process is the work of a job that is a program.
+type process struct {
+	tree    tree
+	streams streams
+}
+
+func (p *process) pid() int       { return p.tree.pid() }
+func (p *process) finished() bool { return p.tree.exited() }
+
+// run follows a process from its start to the moment its end can be told:
+// leader exit, drain, kill what is left, drain the rest, read the result, reap.
+func (p *process) run(j *job) ending {
+	p.streams.begin()
+	p.tree.awaitExit()
+	var left ending
+	kept := false
+	if j.noteExit() {
+		p.drain(j)
+		left.leftovers = p.leftovers(j)
+		kept = j.leftovers == KeepLeftovers
+		if !kept {
+			left.survivors, left.err = p.sweepUp()
+		}
+	} else {
+		<-j.settled
+	}
+	if !kept {
+		p.streams.finish()
+	}
+	file := j.result.final(j.out)
+	j.s.watcher.remove(j)
+	e := p.tree.reap()
+	p.tree.close(kept)
+	if kept {
+		p.streams.keep(&j.s.kept)
+	}
+	e.leftovers, e.survivors, e.resultFile = left.leftovers, left.survivors, file
+	if e.err == nil {
+		e.err = left.err
+	}
+	return e
+}
+
+// drain waits for the output that is still to come after the leader's exit:
+// until nobody holds the pipe, until it has been silent, until the drain grace
+// is over, or until nobody may wait any more.
+func (p *process) drain(j *job) {
+	limit := time.NewTimer(j.s.cfg.DrainGrace)
+	defer limit.Stop()
+	quiet := time.NewTimer(silence)
+	defer quiet.Stop()
+	exit := time.Since(j.started)
+	for {
+		select {
+		case <-p.streams.drained:
+			return
+		case <-limit.C:
+			return
+		case <-j.hurried.Done():
+			return
+		case <-quiet.C:
+			last := max(exit, time.Duration(j.lastOutput.Load()))
+			rest := silence - (time.Since(j.started) - last)
+			if rest <= 0 {
+				return
+			}
+			quiet.Reset(rest)
+		}
+	}
+}
+
+// leftovers names the processes that outlive the leader. Those that are about
+// to end by themselves, such as a tee that has written its last, are none.
+func (p *process) leftovers(j *job) []Process {
+	p.tree.look()
+	if p.tree.alone() {
+		return nil
+	}
+	lastBreath, cancel := context.WithTimeout(j.hurried, lastBreath)
+	defer cancel()
+	p.tree.await(lastBreath)
+	return p.tree.look()
+}
+
+// sweepUp kills what the leader left behind and proves it. Where look found
+// nothing the group gets its KILL all the same: it costs one system call, and
+// not every platform can look.
+func (p *process) sweepUp() ([]Process, error) {
+	if p.tree.alone() {
+		p.tree.kill()
+		return nil, nil
+	}
+	survivors, _, err := p.killAll(nil)
+	return survivors, err
+}
+
+// stop is the one kill path: TERM and CONT to the tree, the grace, KILL, proof.
+// The grace belongs to the tree, so it goes on after the leader's exit while
+// any process of the job lives.
+func (p *process) stop(j *job) (survivors []Process, stuck bool, err error) {
+	grace, cancel := context.WithTimeout(j.hurried, j.s.cfg.KillGrace)
+	defer cancel()
+	p.tree.look() // some strays are known only by their parent, while it lives
+	p.tree.terminate()
+	if !closedBefore(grace, j.exited) {
+		return p.killAll(j.exited)
+	}
+	for p.tree.await(grace) {
+		if p.tree.look(); p.tree.alone() {
+			p.tree.kill() // for platforms that cannot look
+			return nil, false, nil
+		}
+		p.tree.terminate() // those that appeared since
+	}
+	return p.killAll(j.exited)
+}
+
+// killAll sends KILL to the tree until nothing of it is left, or the system
+// does not let go of something. leader is closed when the leader has exited;
+// nil means that it has.
+func (p *process) killAll(leader <-chan struct{}) (survivors []Process, stuck bool, err error) {
+	bound, cancel := context.WithTimeout(context.Background(), unkillableAfter)
+	defer cancel()
+	for {
+		err = p.tree.kill()
+		stuck = leader != nil && !closedBefore(bound, leader)
+		p.tree.await(bound)
+		survivors = p.tree.look()
+		if !stuck && p.tree.alone() {
+			return nil, false, nil
+		}
+		if bound.Err() != nil {
+			if stuck {
+				survivors = append(survivors, Process{PID: p.tree.pid(), Name: "(leader)"})
+			}
+			return survivors, stuck, err
+		}
+	}
+}
+
+// closedBefore waits for ch, and reports false if ctx was done first.
+func closedBefore(ctx context.Context, ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+	case <-ctx.Done():
+	}
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}

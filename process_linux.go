@@ -1,0 +1,350 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+const seekData = unix.SEEK_DATA
+
+// A host is what the jobs of one supervisor share.
+type host struct {
+	null    nullDevice
+	sweeper sweeper
+
+	mu   sync.Mutex     // guards quit
+	quit chan struct{}  // closed by close; made by the first adopted orphan
+	kept sync.WaitGroup // goroutines that wait for orphans
+}
+
+func (h *host) close() {
+	h.null.close()
+	h.mu.Lock()
+	if h.quit != nil {
+		close(h.quit)
+		h.quit = nil
+	}
+	h.mu.Unlock()
+	h.kept.Wait()
+}
+
+// withoutPidfd makes every job do without pidfds, as on an old kernel or under
+// a sandbox that hides them. Tests set it before the first job.
+var withoutPidfd bool
+
+// pidfdWorks reports whether the kernel has all of pidfd that is needed: Linux
+// 5.4. Sandboxes hide parts of it, so each part is tried.
+var pidfdWorks = sync.OnceValue(func() bool {
+	if withoutPidfd {
+		return false
+	}
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	// This process is not its own child: ECHILD says that the call is known.
+	if err := unix.Waitid(unix.P_PIDFD, fd, nil, unix.WEXITED|unix.WNOHANG, nil); err != unix.ECHILD {
+		return false
+	}
+	return unix.PidfdSendSignal(fd, 0, nil, 0) == nil
+})
+
+// groupByPidfd is false once the kernel has said that it cannot signal a
+// process group through a pidfd (before Linux 6.9).
+var groupByPidfd atomic.Bool
+
+func init() { groupByPidfd.Store(true) }
+
+// A linuxTree is a tree on Linux. Without pidfd the leader's exit is awaited by
+// a thread, strays are signalled by number right after a look at their start
+// time, and the rest is the same.
+type linuxTree struct {
+	host   *host
+	id     string
+	leader int // the leader's pid, its group and its session; never below 2
+	born   time.Time
+	ticks  uint64 // the same in the unit of /proc
+
+	pidfd *os.File // nil without pidfd
+	fd    int      // of pidfd
+
+	// mu guards reaped and is held while the leader or its group is
+	// signalled: no number is used once its process is reaped.
+	mu     sync.Mutex
+	reaped bool
+
+	// stolen is when, in ticks, the leader was found to be reaped by somebody
+	// else; 0 if it was not.
+	stolen atomic.Uint64
+
+	terminated bool
+	members    []*member
+}
+
+// start starts the process of job id.
+func (h *host) start(c *command, attr *os.ProcAttr, id string) (tree, error) {
+	t := &linuxTree{host: h, id: id, fd: -1, born: time.Now(), ticks: bootTicks()}
+	if pidfdWorks() {
+		attr.Sys.PidFD = &t.fd
+	}
+	p, err := os.StartProcess(c.path, c.argv, attr)
+	if err != nil {
+		return nil, err
+	}
+	// Release sets p.Pid to -1, and kill(-(-1)) would be heard by PID 1.
+	t.leader = p.Pid
+	p.Release()
+	if t.fd >= 0 {
+		// Only now: os waits on a duplicate that shares the flag.
+		unix.SetNonblock(t.fd, true)
+		t.pidfd = os.NewFile(uintptr(t.fd), "pidfd")
+	}
+	return t, nil
+}
+
+func (t *linuxTree) pid() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.reaped || t.stolen.Load() != 0 {
+		return 0
+	}
+	return t.leader
+}
+
+// peek reports whether the leader has exited, without reaping it. With flags of
+// 0 it waits for that, else flags is WNOHANG.
+func (t *linuxTree) peek(flags int) bool {
+	kind, n := unix.P_PIDFD, t.fd
+	if t.pidfd == nil || flags == 0 {
+		kind, n = unix.P_PID, t.leader // a non-blocking pidfd does not wait
+	}
+	var info unix.Siginfo
+	if waitidRetry(kind, n, &info, unix.WEXITED|unix.WNOWAIT|flags) != nil {
+		t.stolen.CompareAndSwap(0, bootTicks()) // ECHILD: it has no child to tell of
+		return true
+	}
+	return info.Signo != 0
+}
+
+// lastTicks returns the latest start of a process that the leader's number can
+// identify as the job's.
+func (t *linuxTree) lastTicks() uint64 {
+	if stolen := t.stolen.Load(); stolen != 0 {
+		return stolen
+	}
+	return math.MaxUint64
+}
+
+func waitidRetry(kind, n int, info *unix.Siginfo, flags int) error {
+	for {
+		err := unix.Waitid(kind, n, info, flags, nil)
+		if err != unix.EINTR {
+			return err
+		}
+	}
+}
+
+func (t *linuxTree) exited() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.reaped || t.peek(unix.WNOHANG)
+}
+
+func (t *linuxTree) awaitExit() {
+	if t.pidfd != nil {
+		conn, err := t.pidfd.SyscallConn()
+		if err == nil {
+			err = conn.Read(func(uintptr) bool { return t.peek(unix.WNOHANG) })
+		}
+		if err == nil {
+			return
+		}
+		// The poller has no room for the descriptor.
+	}
+	t.peek(0)
+}
+
+// signal is the one function that sends signals: to the process behind fd, or,
+// without one, to number pid, or to its group.
+func signal(fd, pid int, group bool, sig unix.Signal) error {
+	if pid < 2 {
+		return unix.EINVAL // 0 is our own group, 1 is init, -1 is everybody
+	}
+	var err error
+	switch {
+	case fd >= 0 && !group:
+		err = unix.PidfdSendSignal(fd, sig, nil, 0)
+	case fd >= 0:
+		err = unix.PidfdSendSignal(fd, sig, nil, unix.PIDFD_SIGNAL_PROCESS_GROUP)
+	case group:
+		err = unix.Kill(-pid, sig)
+	default:
+		err = unix.Kill(pid, sig)
+	}
+	if err == unix.ESRCH {
+		return nil // gone is what was wanted
+	}
+	return err
+}
+
+func (t *linuxTree) signalGroup(sig unix.Signal) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.pidfd != nil && groupByPidfd.Load() {
+		err := signal(t.fd, t.leader, true, sig)
+		if err != unix.EINVAL {
+			return err
+		}
+		groupByPidfd.Store(false)
+	}
+	if t.reaped || t.stolen.Load() != 0 {
+		return nil
+	}
+	return signal(-1, t.leader, true, sig)
+}
+
+func (t *linuxTree) terminate() error {
+	var errs []error
+	first := !t.terminated
+	if first {
+		t.terminated = true
+		// CONT as well: a stopped process takes TERM only when it goes on.
+		errs = append(errs, t.signalGroup(unix.SIGTERM), t.signalGroup(unix.SIGCONT))
+	}
+	for _, m := range t.members {
+		if !m.told && !(first && m.grouped) {
+			errs = append(errs, m.signal(unix.SIGTERM), m.signal(unix.SIGCONT))
+		}
+		m.told = true
+	}
+	return errors.Join(errs...)
+}
+
+func (t *linuxTree) kill() error {
+	errs := []error{t.signalGroup(unix.SIGKILL)}
+	for _, m := range t.members {
+		errs = append(errs, m.signal(unix.SIGKILL))
+	}
+	return errors.Join(errs...)
+}
+
+func (t *linuxTree) await(ctx context.Context) bool {
+	for _, m := range t.members {
+		if !m.await(ctx) {
+			return false
+		}
+	}
+	return true
+}
+
+// reap takes the leader's status. Where a host reaps children it does not know
+// (wait4(-1)) or ignores SIGCHLD, the kernel still tells the status to who
+// holds a pidfd, since Linux 6.15.
+func (t *linuxTree) reap() ending {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	kind, n := unix.P_PIDFD, t.fd
+	if t.pidfd == nil {
+		kind, n = unix.P_PID, t.leader
+	}
+	t.reaped = true
+	var info unix.Siginfo
+	if t.stolen.Load() == 0 && waitidRetry(kind, n, &info, unix.WEXITED|unix.WNOHANG) == nil && info.Signo != 0 {
+		return exitOf(&info)
+	}
+	if t.pidfd != nil {
+		exit := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
+		if unix.IoctlPidfdInfo(t.fd, &exit) == nil && exit.Mask&unix.PIDFD_INFO_EXIT != 0 {
+			return endingOf(syscall.WaitStatus(exit.Exit_code))
+		}
+	}
+	return ending{exitCode: -1, unknown: true, err: errors.New("the exit status was taken by another wait in this process")}
+}
+
+// childInfo is the part of a siginfo that tells of a child. unix.Siginfo keeps
+// it to itself; where its first three fields end, a 64-bit system pads.
+type childInfo struct {
+	_                [3]int32
+	_                [^uint(0) >> 63]int32
+	pid, uid, status int32
+}
+
+// exitOf reads what waitid has filled in.
+func exitOf(info *unix.Siginfo) ending {
+	const killed, dumped = 2, 3 // CLD_KILLED, CLD_DUMPED
+	status := (*childInfo)(unsafe.Pointer(info)).status
+	switch info.Code {
+	case killed, dumped:
+		return ending{exitCode: -1, signal: Signal(status), core: info.Code == dumped}
+	}
+	return ending{exitCode: int(status)}
+}
+
+func (t *linuxTree) close(kept bool) {
+	for _, m := range t.members {
+		if kept && hostReaps() {
+			t.host.adopt(m)
+		} else {
+			m.close()
+		}
+	}
+	t.members = nil
+	if t.pidfd != nil {
+		t.pidfd.Close()
+	}
+}
+
+// hostReaps reports whether orphans become children of this process: it is
+// PID 1 of its namespace, or has made itself a subreaper.
+func hostReaps() bool {
+	if os.Getpid() == 1 {
+		return true
+	}
+	var is int32
+	err := unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&is)), 0, 0, 0)
+	return err == nil && is != 0
+}
+
+// adopt waits for a kept leftover that has become a child of this process and
+// reaps it, so that it does not stay a zombie.
+func (h *host) adopt(m *member) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.quit == nil {
+		h.quit = make(chan struct{})
+	}
+	quit := h.quit
+	h.kept.Go(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		go func() {
+			select {
+			case <-quit:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+		m.await(ctx)
+		m.close()
+	})
+}
+
+// bootTicks returns the present time in the unit of start times in /proc:
+// hundredths of a second since boot.
+func bootTicks() uint64 {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) != nil {
+		return 0
+	}
+	return uint64(ts.Sec)*100 + uint64(ts.Nsec)/10_000_000
+}

@@ -1,0 +1,38 @@
+//go:build !(darwin || dragonfly || freebsd || linux || netbsd || openbsd)
+
+package jobs
+
+import (
+	"context"
+	"os"
+	"strconv"
+)
+
+// Process jobs need process groups and signals. Here only function jobs run;
+// what follows keeps the rest of the package ignorant of that.
+
+type host struct{}
+
+func (*host) close() {}
+
+type streams struct{ drained chan struct{} }
+
+func (*streams) begin()          {}
+func (*streams) finish()         {}
+func (*streams) keep(*keptPipes) {}
+
+type keptPipes struct{}
+
+func (*keptPipes) close() {}
+
+func startProcess(context.Context, *job, Spec) (work, error) {
+	return nil, ErrUnsupported
+}
+
+func openNoFollow(path string) (*os.File, error) { return os.Open(path) }
+
+func diskUse(path string) (bytes int64, links uint64) { return 0, 0 }
+
+func afterHole(_ *os.File, from int64) int64 { return from }
+
+func signalName(n int) string { return strconv.Itoa(n) }

@@ -1,0 +1,139 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package jobs
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// forks bounds how many processes are being started at once, by all
+// supervisors. Every fork holds a thread until the child has executed its
+// program, and more of them than processors gain nothing.
+var forks = make(chan struct{}, 4)
+
+// startProcess starts the process of a job: environment, result file, pipes,
+// fork. On an error nothing of it stays.
+func startProcess(ctx context.Context, j *job, spec Spec) (_ work, err error) {
+	c := command{tool: j.tool, dir: spec.Dir, argv: append([]string(nil), spec.Argv...)}
+	j.result, err = j.s.dir.newResultFile(j.id, j.s.cfg)
+	if err != nil {
+		return nil, c.explain(err)
+	}
+	defer func() {
+		if err != nil {
+			j.result.remove()
+		}
+	}()
+	c.env = environment(j.s.cfg.hostEnv(), spec.Env, j.result.path, j.id)
+	if err := c.find(); err != nil {
+		return nil, err
+	}
+	p := &process{streams: streams{drained: make(chan struct{})}}
+	stdio, err := p.streams.connect(j)
+	if err == nil {
+		p.tree, err = forkRetry(ctx, j, &c, stdio)
+	}
+	for _, end := range stdio {
+		end.Close()
+	}
+	if err != nil {
+		p.streams.abandon()
+		if errors.Is(err, ctx.Err()) {
+			return nil, err
+		}
+		return nil, c.explain(err)
+	}
+	return p, nil
+}
+
+// connect makes the pipes and returns the ends that become the standard
+// output and the standard error of the process. They may be the same file.
+func (s *streams) connect(j *job) ([]*os.File, error) {
+	var ends []*os.File
+	for _, log := range []*RingBuf{j.out, j.errOut} {
+		if log == nil {
+			continue
+		}
+		p, end, err := newPump(j, log)
+		if err != nil {
+			return ends, err
+		}
+		s.pumps = append(s.pumps, p)
+		ends = append(ends, end)
+	}
+	return ends, nil
+}
+
+// forkRetry starts the process. A program that is still open for writing (a
+// script just saved, while another thread forks: golang/go#22315) is tried
+// again for a tenth of a second.
+func forkRetry(ctx context.Context, j *job, c *command, stdio []*os.File) (tree, error) {
+	for wait := time.Millisecond; ; wait *= 2 {
+		t, err := fork(ctx, j, c, stdio)
+		if !errors.Is(err, syscall.ETXTBSY) || wait > 64*time.Millisecond {
+			return t, err
+		}
+		pause := time.NewTimer(wait)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func fork(ctx context.Context, j *job, c *command, stdio []*os.File) (tree, error) {
+	select {
+	case forks <- struct{}{}:
+		defer func() { <-forks }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	null, err := j.s.host.null.open()
+	if err != nil {
+		return nil, err
+	}
+	attr := &os.ProcAttr{
+		Dir: c.dir,
+		Env: c.env,
+		// The last end twice where there is only one: one pipe for both
+		// streams keeps their order.
+		Files: []*os.File{null, stdio[0], stdio[len(stdio)-1]},
+		Sys:   &syscall.SysProcAttr{Setsid: true},
+	}
+	return j.s.host.start(c, attr, j.id)
+}
+
+// A nullDevice is the standard input of jobs, opened once.
+type nullDevice struct {
+	mu   sync.Mutex // guards file
+	file *os.File
+}
+
+func (d *nullDevice) open() (*os.File, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.file == nil {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			return nil, err
+		}
+		d.file = f
+	}
+	return d.file, nil
+}
+
+func (d *nullDevice) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.file != nil {
+		d.file.Close()
+		d.file = nil
+	}
+}

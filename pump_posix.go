@@ -1,0 +1,189 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package jobs
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// A pump moves what a process prints into its job's log, until every writer
+// has closed the pipe or it is told to stop.
+type pump struct {
+	j    *job
+	log  *RingBuf
+	pipe *os.File
+	conn syscall.RawConn
+	done chan struct{} // closed when run has returned
+}
+
+// newPump returns a pump into log, and the end of its pipe that the process
+// gets. The caller closes that end once the process has it.
+func newPump(j *job, log *RingBuf) (*pump, *os.File, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := r.SyscallConn()
+	if err != nil {
+		r.Close()
+		w.Close()
+		return nil, nil, err
+	}
+	return &pump{j: j, log: log, pipe: r, conn: conn, done: make(chan struct{})}, w, nil
+}
+
+func (p *pump) run() {
+	defer close(p.done)
+	var n int
+	var err error
+	fill := func(fd uintptr) bool {
+		n, err = p.fill(int(fd))
+		return err != unix.EAGAIN
+	}
+	// One read for each turn, so that a deadline set by stop ends the loop even
+	// while a flood never lets a read find the pipe empty.
+	for p.conn.Read(fill) == nil && n > 0 && err == nil {
+		p.j.noteOutput()
+	}
+}
+
+// fill reads once into the log, or into the void when the log is final.
+func (p *pump) fill(fd int) (int, error) {
+	n, err := p.log.readFrom(func(b []byte) (int, error) { return readRetry(fd, b) })
+	if errors.Is(err, io.ErrClosedPipe) {
+		var void [4096]byte
+		n, err = readRetry(fd, void[:])
+		p.j.late.Add(int64(max(n, 0)))
+	}
+	return n, err
+}
+
+func readRetry(fd int, b []byte) (int, error) {
+	for {
+		n, err := unix.Read(fd, b)
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
+// stop ends the pump, takes what the pipe holds at this moment, and closes it.
+func (p *pump) stop() {
+	p.pipe.SetReadDeadline(time.Unix(1, 0))
+	<-p.done
+	// With an expired deadline a read gives nothing even where data waits, so
+	// the rest is taken from the descriptor itself. A writer that goes on may
+	// be refilling the pipe: take no more than the largest pipe can hold.
+	p.conn.Control(func(fd uintptr) {
+		for taken := 0; taken < 1<<20; {
+			n, err := p.fill(int(fd))
+			if n <= 0 || err != nil {
+				return
+			}
+			taken += n
+			p.j.noteOutput()
+		}
+	})
+	p.pipe.Close()
+}
+
+// streams are the pumps of one process: one, or two where standard error has a
+// log of its own.
+type streams struct {
+	pumps   []*pump
+	open    atomic.Int32
+	drained chan struct{} // closed when every pump has seen the end
+}
+
+// begin starts the pumps.
+func (s *streams) begin() {
+	s.open.Store(int32(len(s.pumps)))
+	for _, p := range s.pumps {
+		go func() {
+			p.run()
+			if s.open.Add(-1) == 0 {
+				close(s.drained)
+			}
+		}()
+	}
+}
+
+// finish takes the rest of the output and closes the pipes. All that could be
+// killed is dead, so the end is at hand, unless somebody who was not found
+// still holds a pipe: then what is there now is all.
+func (s *streams) finish() {
+	last := time.NewTimer(silence)
+	defer last.Stop()
+	select {
+	case <-s.drained:
+	case <-last.C:
+	}
+	for _, p := range s.pumps {
+		p.stop()
+	}
+}
+
+// keep leaves the pipes to leftovers that live on.
+func (s *streams) keep(k *keptPipes) {
+	for _, p := range s.pumps {
+		k.add(p)
+	}
+}
+
+// abandon closes the pipes of a process that was never started.
+func (s *streams) abandon() {
+	for _, p := range s.pumps {
+		p.pipe.Close()
+	}
+}
+
+// keptPipes are the pipes that leftovers hold past the end of their jobs.
+// Somebody must go on reading, or the leftovers would die of SIGPIPE.
+type keptPipes struct {
+	mu     sync.Mutex // guards the set
+	pumps  map[*pump]struct{}
+	closed bool
+}
+
+// add takes over a pump whose log is final.
+func (k *keptPipes) add(p *pump) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.pumps == nil {
+		k.pumps = make(map[*pump]struct{})
+	}
+	k.pumps[p] = struct{}{}
+	go func() {
+		<-p.done
+		p.pipe.Close()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		delete(k.pumps, p)
+	}()
+	if k.closed {
+		p.pipe.Close()
+	}
+}
+
+// close closes every pipe and waits for the pumps.
+func (k *keptPipes) close() {
+	k.mu.Lock()
+	k.closed = true
+	pumps := make([]*pump, 0, len(k.pumps))
+	for p := range k.pumps {
+		pumps = append(pumps, p)
+	}
+	k.mu.Unlock()
+	for _, p := range pumps {
+		p.pipe.Close()
+		<-p.done
+	}
+}

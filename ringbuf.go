@@ -1,0 +1,346 @@
+package jobs
+
+import (
+	"io"
+	"slices"
+	"sync"
+)
+
+// RingBuf is a bounded log of bytes. It counts every byte written and keeps a
+// short head (the first bytes) and a ring tail (the last ones); what lies
+// between is dropped, and the count of it is exact: written = kept + dropped.
+//
+// Every byte has an absolute offset, the number of bytes written before it.
+// Reading never consumes, so any number of readers can follow one log.
+//
+// Memory is taken as bytes arrive and never exceeds head + tail bytes. A
+// RingBuf with both capacities 0 counts and keeps nothing; so does the zero
+// value. All methods are safe for concurrent use.
+type RingBuf struct {
+	// mu guards the bytes and the fields below it. It may be held across a
+	// read from a non-blocking descriptor, never across anything that waits.
+	mu      sync.Mutex
+	headCap int
+	tailCap int
+	head    []byte
+	sealed  bool   // the head takes no more: it is full, or a gap follows it
+	tail    []byte // grows up to tailCap; wraps only at that size
+	stored  int64  // bytes ever put into tail
+	runs    []run  // the contiguous runs in tail, oldest first
+	written int64  // as total, for holders of mu
+	frozen  bool   // takes no more
+
+	// counts guards the totals alone, so that a look at them never waits for
+	// a reader or a writer of bytes. It is taken after mu.
+	counts sync.Mutex
+	total  int64
+	kept   int64
+}
+
+// A run is a stretch of the tail with no gap inside: the byte stored as number
+// at has the absolute offset off.
+type run struct {
+	off, at int64
+}
+
+// A Chunk is a contiguous piece of a job's output.
+type Chunk struct {
+	// From is the absolute offset of the first byte of Data.
+	From int64
+	// Next is the offset to ask for to go on reading: From + len(Data).
+	Next int64
+	// Dropped counts the bytes between the offset asked for and From: written,
+	// but no longer kept. Reading on from Next until EOF, the sum of all
+	// Dropped and all len(Data) is Total.
+	Dropped int64
+	// Total counts all bytes written so far, kept or not.
+	Total int64
+	// EOF reports that the job has ended and Next is the end of its output.
+	EOF bool
+	// Data holds the bytes, exactly as written.
+	Data []byte
+}
+
+// A Log is all that a RingBuf kept at one moment.
+type Log struct {
+	// Pieces are in order of offset. Between two of them, and before the
+	// first, bytes were dropped.
+	Pieces []Piece
+	// Total counts all bytes written, Dropped those that are in no piece.
+	Total, Dropped int64
+}
+
+// A Piece is a contiguous part of a [Log]. From is the absolute offset of its
+// first byte.
+type Piece struct {
+	From int64
+	Data []byte
+}
+
+// Bytes returns the kept bytes in order, without a mark where some were
+// dropped. It returns nil if nothing was kept.
+func (l Log) Bytes() []byte {
+	if len(l.Pieces) == 1 {
+		return l.Pieces[0].Data
+	}
+	var all []byte
+	for _, p := range l.Pieces {
+		all = append(all, p.Data...)
+	}
+	return all
+}
+
+// NewRingBuf returns an empty log that keeps the first head and the last tail
+// bytes. A capacity below 1 keeps nothing of that end.
+func NewRingBuf(head, tail int) *RingBuf {
+	return &RingBuf{headCap: max(head, 0), tailCap: max(tail, 0)}
+}
+
+// Write appends p. It never fails on a live log and never keeps p. Once the
+// job that owns the log has ended it takes nothing and returns
+// [io.ErrClosedPipe].
+func (b *RingBuf) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.frozen {
+		return 0, io.ErrClosedPipe
+	}
+	b.write(p)
+	return len(p), nil
+}
+
+// Skip counts n bytes as written and dropped, without touching what is kept.
+// It does nothing if n < 1.
+func (b *RingBuf) Skip(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n > 0 && !b.frozen {
+		b.skip(n)
+	}
+}
+
+// Stats returns how many bytes were written, and how many of those are no
+// longer kept. It does not wait for readers or writers of bytes.
+func (b *RingBuf) Stats() (total, dropped int64) {
+	b.counts.Lock()
+	defer b.counts.Unlock()
+	return b.total, b.total - b.kept
+}
+
+// Chunk copies kept bytes from the absolute offset from into p, up to the next
+// gap, and returns what it found; Data is a part of p. A negative from counts
+// back from the end. Where the byte at from is no longer kept, the chunk
+// begins at the next one that is. A from past the end gives an empty chunk at
+// the end. Chunk never sets EOF: a log does not know whether more will come.
+func (b *RingBuf) Chunk(p []byte, from int64) Chunk {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	from = b.clamp(from)
+	off, span := b.find(from)
+	n := int(min(int64(len(p)), span))
+	b.copyOut(p[:n], off)
+	return Chunk{From: off, Next: off + int64(n), Dropped: off - from, Total: b.written, Data: p[:n]}
+}
+
+// Log returns a copy of all that is kept.
+func (b *RingBuf) Log() Log {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var l Log
+	kept := int64(0)
+	for off := int64(0); ; {
+		at, span := b.find(off)
+		if span == 0 {
+			break
+		}
+		data := make([]byte, span)
+		b.copyOut(data, at)
+		if n := len(l.Pieces); n > 0 && at == off {
+			l.Pieces[n-1].Data = append(l.Pieces[n-1].Data, data...)
+		} else {
+			l.Pieces = append(l.Pieces, Piece{From: at, Data: data})
+		}
+		off = at + span
+		kept += span
+	}
+	l.Total, l.Dropped = b.written, b.written-kept
+	return l
+}
+
+// freeze makes the log final.
+func (b *RingBuf) freeze() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.frozen = true
+}
+
+// release gives back the memory of a frozen log. Its counts stay.
+func (b *RingBuf) release() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.head, b.tail, b.runs = nil, nil, nil
+}
+
+// readFrom appends what one call of read puts into the log's own memory, so
+// that nothing is copied twice. read must not wait. The first byte is read
+// apart: a log that never gets one costs no buffer.
+func (b *RingBuf) readFrom(read func([]byte) (int, error)) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.frozen {
+		return 0, io.ErrClosedPipe
+	}
+	if b.written == 0 || b.headCap+b.tailCap == 0 {
+		probe := make([]byte, b.probeSize())
+		n, err := read(probe)
+		if n > 0 {
+			b.write(probe[:n])
+		}
+		return n, err
+	}
+	space := b.space(1)
+	n, err := read(space)
+	if n > 0 {
+		b.commit(n)
+	}
+	return n, err
+}
+
+func (b *RingBuf) probeSize() int {
+	if b.headCap+b.tailCap == 0 {
+		return 4096 // it is thrown away anyway
+	}
+	return 1
+}
+
+// The methods below need mu.
+
+func (b *RingBuf) write(p []byte) {
+	if over := len(p) - b.headRoom() - b.tailCap; over > 0 {
+		// More than can be kept: take the head's part, pass over the middle.
+		room := b.headRoom()
+		if room > 0 {
+			b.commit(copy(b.space(room), p[:room]))
+		}
+		b.skip(int64(over))
+		p = p[room+over:]
+	}
+	for len(p) > 0 {
+		n := copy(b.space(len(p)), p)
+		b.commit(n)
+		p = p[n:]
+	}
+}
+
+func (b *RingBuf) skip(n int64) {
+	b.sealed = true
+	b.written += n
+	b.count()
+}
+
+func (b *RingBuf) headRoom() int {
+	if b.sealed {
+		return 0
+	}
+	return b.headCap - len(b.head)
+}
+
+// space returns where the next bytes go, as much as is contiguous. It grows
+// the log if there is no room for want bytes. The slice is empty only if
+// nothing is kept.
+func (b *RingBuf) space(want int) []byte {
+	if room := b.headRoom(); room > 0 {
+		if cap(b.head) < len(b.head)+min(want, room) {
+			b.head = slices.Grow(b.head, min(room, max(want, 512)))
+		}
+		return b.head[len(b.head):min(cap(b.head), b.headCap)]
+	}
+	if b.tailCap == 0 {
+		return nil
+	}
+	if size := int64(len(b.tail)); b.stored >= size && size < int64(b.tailCap) {
+		grown := make([]byte, min(max(2*len(b.tail), len(b.tail)+want, 4096), b.tailCap))
+		copy(grown, b.tail)
+		b.tail = grown
+	}
+	return b.tail[b.stored%int64(len(b.tail)):]
+}
+
+// commit counts the n bytes just put where space said.
+func (b *RingBuf) commit(n int) {
+	if b.headRoom() > 0 {
+		b.head = b.head[:len(b.head)+n]
+		b.sealed = len(b.head) == b.headCap
+	} else {
+		if k := len(b.runs); k == 0 || b.runs[k-1].off+b.stored-b.runs[k-1].at != b.written {
+			b.runs = append(b.runs, run{off: b.written, at: b.stored})
+		}
+		b.stored += int64(n)
+		for oldest := b.oldest(); len(b.runs) > 1 && b.runs[1].at <= oldest; {
+			b.runs = slices.Delete(b.runs, 0, 1)
+		}
+	}
+	b.written += int64(n)
+	b.count()
+}
+
+// count publishes the totals.
+func (b *RingBuf) count() {
+	b.counts.Lock()
+	b.total = b.written
+	b.kept = int64(len(b.head)) + b.stored - b.oldest()
+	b.counts.Unlock()
+}
+
+// oldest returns the number of the first stored byte still in the tail.
+func (b *RingBuf) oldest() int64 {
+	return max(0, b.stored-int64(len(b.tail)))
+}
+
+func (b *RingBuf) clamp(from int64) int64 {
+	if from < 0 {
+		return max(0, b.written+from)
+	}
+	return min(from, b.written)
+}
+
+// find returns the first kept offset at or after from, and how many bytes are
+// kept from there without a gap; if there is none, the end and 0.
+func (b *RingBuf) find(from int64) (off, span int64) {
+	if n := int64(len(b.head)); from < n {
+		return from, n - from
+	}
+	oldest := b.oldest()
+	for i, r := range b.runs {
+		begin := r.off + max(0, oldest-r.at)
+		end := r.off + b.stored - r.at
+		if i+1 < len(b.runs) {
+			end = r.off + b.runs[i+1].at - r.at
+		}
+		if from < end {
+			off = max(from, begin)
+			return off, end - off
+		}
+	}
+	return b.written, 0
+}
+
+// copyOut fills p with kept bytes from off; find has said that they are there.
+func (b *RingBuf) copyOut(p []byte, off int64) {
+	if len(p) == 0 {
+		return
+	}
+	if off < int64(len(b.head)) {
+		copy(p, b.head[off:])
+		return
+	}
+	var r run
+	for _, r = range slices.Backward(b.runs) {
+		if r.off <= off {
+			break
+		}
+	}
+	pos := (r.at + off - r.off) % int64(len(b.tail))
+	n := copy(p, b.tail[pos:])
+	copy(p[n:], b.tail)
+}

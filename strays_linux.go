@@ -1,0 +1,517 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// A job younger than youngAge has its descendants among the pids given out
+	// since its start, if those are not more than narrowSpan.
+	youngAge   = 100 * time.Millisecond
+	narrowSpan = 512
+
+	// sweepPatience bounds the wait for a sweep. Reading /proc can hang on a
+	// process that the kernel itself is stuck in.
+	sweepPatience = 2 * time.Second
+)
+
+// A member is a process of a job besides its leader, seen alive.
+type member struct {
+	stat    procStat
+	grouped bool     // in the leader's process group
+	told    bool     // TERM has been sent
+	pidfd   *os.File // nil without pidfd
+	fd      int
+}
+
+// newMember takes hold of a process that was seen in /proc. It returns nil if
+// the process is gone, or was a thread.
+func newMember(st procStat, grouped bool) *member {
+	m := &member{stat: st, grouped: grouped, fd: -1}
+	if pidfdWorks() {
+		fd, err := unix.PidfdOpen(st.pid, 0)
+		if err != nil {
+			return nil
+		}
+		unix.SetNonblock(fd, true)
+		m.fd, m.pidfd = fd, os.NewFile(uintptr(fd), "pidfd")
+	}
+	// Only now is it certain that the number means who was seen.
+	if !m.alive() {
+		m.close()
+		return nil
+	}
+	return m
+}
+
+// now returns the process's present entry in /proc; ok is false once it is
+// gone.
+func (m *member) now() (st procStat, ok bool) {
+	st, ok = readStat(m.stat.pid, make([]byte, 512))
+	return st, ok && st.start == m.stat.start
+}
+
+// alive reports whether the process still runs. A zombie does not.
+func (m *member) alive() bool {
+	st, ok := m.now()
+	return ok && !st.dead()
+}
+
+// signal sends sig to exactly this process. Without pidfd its identity is
+// checked right before; the window that leaves is that of two system calls.
+func (m *member) signal(sig unix.Signal) error {
+	if m.pidfd == nil && !m.alive() {
+		return nil
+	}
+	return signal(m.fd, m.stat.pid, false, sig)
+}
+
+// await waits until the process is dead or ctx is done, and reports whether it
+// is dead. Where it had become a child of this process it is reaped.
+func (m *member) await(ctx context.Context) bool {
+	if m.pidfd == nil {
+		return m.pollDeath(ctx)
+	}
+	conn, err := m.pidfd.SyscallConn()
+	if err != nil {
+		return !m.alive()
+	}
+	m.pidfd.SetReadDeadline(time.Time{})
+	interrupt := context.AfterFunc(ctx, func() { m.pidfd.SetReadDeadline(time.Unix(1, 0)) })
+	defer interrupt()
+	dead := false
+	conn.Read(func(uintptr) bool {
+		fds := []unix.PollFd{{Fd: int32(m.fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, 0)
+		dead = n > 0
+		return dead || err != nil && err != unix.EINTR
+	})
+	if dead {
+		m.reapIfOurs()
+	}
+	return dead
+}
+
+// reapIfOurs reaps a dead process that had become a child of this one, as
+// orphans do where the host is PID 1 or a subreaper.
+func (m *member) reapIfOurs() {
+	if m.pidfd != nil {
+		waitidRetry(unix.P_PIDFD, m.fd, nil, unix.WEXITED|unix.WNOHANG) // ECHILD if it is not ours
+		return
+	}
+	if st, ok := m.now(); ok && st.ppid == os.Getpid() {
+		waitidRetry(unix.P_PID, m.stat.pid, nil, unix.WEXITED|unix.WNOHANG)
+	}
+}
+
+func (m *member) pollDeath(ctx context.Context) bool {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for m.alive() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return !m.alive()
+		}
+	}
+	m.reapIfOurs()
+	return true
+}
+
+func (m *member) close() {
+	if m.pidfd != nil {
+		m.pidfd.Close()
+	}
+}
+
+// look finds the live processes of the job. It remembers those it finds, since
+// what betrayed them may be gone at the next look.
+func (t *linuxTree) look() []Process {
+	if !procUsable() {
+		return nil
+	}
+	q := &query{
+		id:     t.id,
+		leader: t.leader,
+		since:  t.ticks,
+		until:  t.lastTicks(),
+		roots:  make(map[int]uint64),
+		done:   make(chan struct{}),
+	}
+	for _, m := range t.members {
+		q.roots[m.stat.pid] = m.stat.start
+	}
+	if !t.lookNarrow(q) && !t.host.sweeper.ask(q) {
+		return t.known()
+	}
+	for _, pid := range q.orphans {
+		waitidRetry(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOHANG)
+	}
+	for _, st := range q.found {
+		if start, ok := q.roots[st.pid]; ok && start == st.start {
+			continue
+		}
+		if m := newMember(st, st.pgrp == t.leader); m != nil {
+			t.members = append(t.members, m)
+		}
+	}
+	return t.known()
+}
+
+func (t *linuxTree) alone() bool { return len(t.members) == 0 }
+
+// known forgets the dead and names the living. Those that are exiting already
+// are awaited like the others, but are no news.
+func (t *linuxTree) known() []Process {
+	var names []Process
+	t.members = slices.DeleteFunc(t.members, func(m *member) bool {
+		st, ok := m.now()
+		if !ok || st.dead() {
+			m.reapIfOurs()
+			m.close()
+			return true
+		}
+		if !st.exiting {
+			names = append(names, Process{PID: st.pid, Name: st.name})
+		}
+		return false
+	})
+	return names
+}
+
+// lookNarrow answers q by looking only at the pids given out since the job's
+// start, and those it asks about by number. It reports false where that would
+// not do.
+func (t *linuxTree) lookNarrow(q *query) bool {
+	if time.Since(t.born) > youngAge {
+		return false
+	}
+	table := make(procTable)
+	buf := make([]byte, 512)
+	for pid := range q.roots {
+		table.add(pid, buf)
+	}
+	// A process may have been born since the last pid was read, so it is read
+	// again until it stands still; a busy machine ends that soon.
+	from := t.leader
+	for range 4 {
+		last, ok := lastPID()
+		if !ok || last < from-1 || last-t.leader > narrowSpan {
+			return false // unknown, wrapped around, or too many
+		}
+		if last < from {
+			break
+		}
+		for ; from <= last; from++ {
+			table.add(from, buf)
+		}
+	}
+	table.answer([]*query{q})
+	return true
+}
+
+// lastPID returns the pid that was given out last in this pid namespace.
+func lastPID() (int, bool) {
+	buf := make([]byte, 128)
+	line, ok := readProc("/proc/loadavg", buf)
+	if !ok {
+		return 0, false
+	}
+	fields := bytes.Fields(line)
+	if len(fields) == 0 {
+		return 0, false
+	}
+	pid, err := strconv.Atoi(string(fields[len(fields)-1]))
+	return pid, err == nil
+}
+
+// A query asks for the processes of one job.
+type query struct {
+	id     string
+	leader int
+	since  uint64         // no process of the job is older
+	until  uint64         // later processes are not known by the leader's number
+	roots  map[int]uint64 // pid → start of processes known before
+
+	found   []procStat // alive, besides the leader
+	orphans []int      // zombies of the job that are children of this process
+	done    chan struct{}
+}
+
+// A sweeper walks through /proc on behalf of all jobs of a supervisor. At most
+// one walk is under way; a query that comes meanwhile is answered by the next
+// one, together with all others that came.
+type sweeper struct {
+	mu      sync.Mutex // guards the fields below
+	waiting []*query
+	walking bool
+}
+
+// ask answers q, or reports false if that takes too long.
+func (s *sweeper) ask(q *query) bool {
+	s.mu.Lock()
+	s.waiting = append(s.waiting, q)
+	if !s.walking {
+		s.walking = true
+		go s.walk()
+	}
+	s.mu.Unlock()
+	patience := time.NewTimer(sweepPatience)
+	defer patience.Stop()
+	select {
+	case <-q.done:
+		return true
+	case <-patience.C:
+		return false
+	}
+}
+
+func (s *sweeper) walk() {
+	for {
+		batch := s.next()
+		if len(batch) == 0 {
+			return
+		}
+		readTable().answer(batch)
+		for _, q := range batch {
+			close(q.done)
+		}
+	}
+}
+
+func (s *sweeper) next() []*query {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	batch := s.waiting
+	s.waiting = nil
+	s.walking = len(batch) > 0
+	return batch
+}
+
+// A procTable holds what /proc said of some or all processes.
+type procTable map[int]*procEntry
+
+type procEntry struct {
+	procStat
+	asked bool   // owner is set
+	owner *query // the job it belongs to, if any
+}
+
+func (t procTable) add(pid int, buf []byte) {
+	if st, ok := readStat(pid, buf); ok {
+		t[pid] = &procEntry{procStat: st}
+	}
+}
+
+// readTable walks through /proc.
+func readTable() procTable {
+	table := make(procTable)
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return table
+	}
+	defer dir.Close()
+	buf := make([]byte, 512)
+	for {
+		names, err := dir.Readdirnames(512)
+		for _, name := range names {
+			if pid, err := strconv.Atoi(name); err == nil {
+				table.add(pid, buf)
+			}
+		}
+		if err != nil {
+			return table
+		}
+	}
+}
+
+// answer gives each query its processes.
+func (t procTable) answer(batch []*query) {
+	m := matcher{
+		table:    t,
+		self:     os.Getpid(),
+		since:    batch[0].since,
+		byLeader: make(map[int]*query),
+		byRoot:   make(map[int]*query),
+		byID:     make(map[string]*query),
+	}
+	for _, q := range batch {
+		m.since = min(m.since, q.since)
+		m.byLeader[q.leader] = q
+		m.byID[q.id] = q
+		for pid := range q.roots {
+			m.byRoot[pid] = q
+		}
+	}
+	for pid, e := range t {
+		q := m.owner(e)
+		switch {
+		case q == nil || pid == q.leader:
+		case !e.dead():
+			q.found = append(q.found, e.procStat)
+		case e.ppid == m.self && (e.session == q.leader || e.pgrp == q.leader):
+			q.orphans = append(q.orphans, pid)
+		}
+	}
+	for _, q := range batch {
+		slices.SortFunc(q.found, func(a, b procStat) int { return a.pid - b.pid })
+	}
+}
+
+// A matcher tells which process belongs to which job.
+type matcher struct {
+	table    procTable
+	self     int
+	since    uint64 // no process of any job in question is older
+	byLeader map[int]*query
+	byRoot   map[int]*query
+	byID     map[string]*query
+	environ  []byte // reused
+}
+
+// owner returns the query that e belongs to, by what it is itself or by its
+// parent.
+func (m *matcher) owner(e *procEntry) *query {
+	if e.asked {
+		return e.owner
+	}
+	e.asked = true
+	if e.pid == m.self || e.start+1 < m.since {
+		return nil
+	}
+	e.owner = m.direct(e)
+	if parent := m.table[e.ppid]; e.owner == nil && parent != nil {
+		e.owner = m.owner(parent)
+	}
+	return e.owner
+}
+
+// direct finds the owner by number, session, group, earlier acquaintance or
+// environment.
+func (m *matcher) direct(e *procEntry) *query {
+	for _, n := range [...]int{e.pid, e.session, e.pgrp} {
+		if q := m.byLeader[n]; q != nil && e.start <= q.until {
+			return q
+		}
+	}
+	if q := m.byRoot[e.pid]; q != nil && q.roots[e.pid] == e.start {
+		return q
+	}
+	if e.dead() {
+		return nil // a zombie has no environment left
+	}
+	for id := range m.jobIDs(e.pid) {
+		if q := m.byID[id]; q != nil {
+			return q
+		}
+	}
+	return nil
+}
+
+// jobIDs yields the elements of the id chain in a process's environment.
+func (m *matcher) jobIDs(pid int) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		m.environ = readEnviron(pid, m.environ)
+		for kv := range bytes.SplitSeq(m.environ, []byte{0}) {
+			chain, ok := bytes.CutPrefix(kv, []byte(EnvJob+"="))
+			if !ok {
+				continue
+			}
+			for id := range bytes.SplitSeq(chain, []byte(":")) {
+				if !yield(string(id)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// readEnviron reads the environment a process was started with, into buf if
+// there is room. Processes of other users keep theirs to themselves.
+func readEnviron(pid int, buf []byte) []byte {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/environ", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return buf[:0]
+	}
+	defer unix.Close(fd)
+	buf = buf[:0]
+	for {
+		buf = slices.Grow(buf, 4096)
+		n, err := readRetry(fd, buf[len(buf):cap(buf)])
+		if n <= 0 || err != nil {
+			return buf
+		}
+		buf = buf[:len(buf)+n]
+	}
+}
+
+// procStat is what matters of /proc/PID/stat.
+type procStat struct {
+	pid, ppid, pgrp, session int
+	state                    byte
+	exiting                  bool   // past the last instruction of its program
+	start                    uint64 // hundredths of a second after boot
+	name                     string
+}
+
+// dead reports whether the process has ended, reaped or not.
+func (s procStat) dead() bool { return s.state == 'Z' || s.state == 'X' || s.state == 'x' }
+
+func readStat(pid int, buf []byte) (procStat, bool) {
+	line, ok := readProc("/proc/"+strconv.Itoa(pid)+"/stat", buf)
+	if !ok {
+		return procStat{}, false
+	}
+	return parseStat(pid, line)
+}
+
+// parseStat parses the line of a stat file. The name in it may hold spaces and
+// parentheses, so the fields are counted from its end.
+func parseStat(pid int, line []byte) (procStat, bool) {
+	open, end := bytes.IndexByte(line, '('), bytes.LastIndexByte(line, ')')
+	if open < 0 || end < open {
+		return procStat{}, false
+	}
+	f := bytes.Fields(line[end+1:])
+	if len(f) < 20 {
+		return procStat{}, false
+	}
+	st := procStat{pid: pid, state: f[0][0], name: string(line[open+1 : end])}
+	const pfExiting = 4 // PF_EXITING of include/linux/sched.h
+	var errs [5]error
+	flags, err := strconv.ParseUint(string(f[6]), 10, 64)
+	st.exiting, errs[4] = flags&pfExiting != 0, err
+	st.ppid, errs[0] = strconv.Atoi(string(f[1]))
+	st.pgrp, errs[1] = strconv.Atoi(string(f[2]))
+	st.session, errs[2] = strconv.Atoi(string(f[3]))
+	st.start, errs[3] = strconv.ParseUint(string(f[19]), 10, 64)
+	return st, errors.Join(errs[:]...) == nil
+}
+
+// readProc reads a short file of /proc into buf.
+func readProc(path string, buf []byte) ([]byte, bool) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, false
+	}
+	defer unix.Close(fd)
+	n, err := readRetry(fd, buf)
+	return buf[:max(n, 0)], err == nil && n > 0
+}
+
+// procUsable reports whether /proc is there and shows the pid namespace of
+// this process. Without it only the process group is known.
+var procUsable = sync.OnceValue(func() bool {
+	self, err := os.Readlink("/proc/self")
+	return !errors.Is(err, fs.ErrNotExist) && self == strconv.Itoa(os.Getpid())
+})
