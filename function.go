@@ -22,7 +22,8 @@ func newFunction(start context.Context, call func(context.Context, io.Writer) (a
 	return &function{call: call, ctx: ctx, cancel: cancel}
 }
 
-func (f *function) pid() int { return 0 }
+func (f *function) pid() int     { return 0 }
+func (f *function) release(*job) {}
 
 // finished is always false: what runs in the host cannot be looked at from
 // outside, so its end counts from when run has seen it.

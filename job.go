@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"path/filepath"
+	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -67,6 +68,9 @@ type work interface {
 	finished() bool
 	// pid returns the leader's process id, 0 if there is no leader.
 	pid() int
+	// release gives back what the work held. It runs once the end is told, so
+	// that nobody waits for it.
+	release(j *job)
 }
 
 // An ending is how a job's work ended.
@@ -155,7 +159,11 @@ func (s *Supervisor) register(j *job) (Snapshot, error) {
 	if j.result != nil {
 		s.watcher.add(j)
 	}
-	go func() { j.publish(j.work.run(j)) }()
+	go func() {
+		j.publish(j.work.run(j))
+		runtime.Gosched() // the one who waits for the end goes first
+		j.work.release(j)
+	}()
 	if closing {
 		j.requestStop(ReasonShutdown)
 		return Snapshot{}, ErrClosed

@@ -52,6 +52,7 @@ type tree interface {
 type process struct {
 	tree    tree
 	streams streams
+	kept    bool // leftovers live on, by policy
 }
 
 func (p *process) pid() int       { return p.tree.pid() }
@@ -63,32 +64,38 @@ func (p *process) run(j *job) ending {
 	p.streams.begin()
 	p.tree.awaitExit()
 	var left ending
-	kept := false
 	if j.noteExit() {
 		p.drain(j)
 		left.leftovers = p.leftovers(j)
-		kept = j.leftovers == KeepLeftovers
-		if !kept {
+		p.kept = j.leftovers == KeepLeftovers
+		if !p.kept {
 			left.survivors, left.err = p.sweepUp()
 		}
 	} else {
 		<-j.settled
 	}
-	if !kept {
+	if !p.kept {
 		p.streams.finish()
 	}
 	file := j.result.final(j.out)
 	j.s.watcher.remove(j)
 	e := p.tree.reap()
-	p.tree.close(kept)
-	if kept {
-		p.streams.keep(&j.s.kept)
-	}
 	e.leftovers, e.survivors, e.resultFile = left.leftovers, left.survivors, file
 	if e.err == nil {
 		e.err = left.err
 	}
 	return e
+}
+
+// release closes the descriptors, save those that kept leftovers need.
+func (p *process) release(j *job) {
+	if p.kept {
+		p.streams.keep(&j.s.kept)
+	} else {
+		p.streams.close()
+	}
+	p.tree.close(p.kept)
+	j.result.release()
 }
 
 // drain waits for the output that is still to come after the leader's exit:

@@ -16,10 +16,16 @@ import (
 // with their holes.
 const seekData = -1
 
+func newPipe() (r, w *os.File, err error) { return os.Pipe() }
+
+// untouched is false: these systems cannot tell whether a file is open
+// elsewhere, so that every job gets a new one.
+func untouched(string) bool { return false }
+
 // A host is what the jobs of one supervisor share: here the kqueue on which
 // one goroutine waits for the exits of all.
 type host struct {
-	null nullDevice
+	null sharedFile // the null device
 
 	mu    sync.Mutex // guards the fields below
 	kq    int        // valid while waits is not nil

@@ -18,7 +18,8 @@ const seekData = unix.SEEK_DATA
 
 // A host is what the jobs of one supervisor share.
 type host struct {
-	null    nullDevice
+	null    sharedFile // the null device
+	loadavg sharedFile // /proc/loadavg, which tells the last pid
 	sweeper sweeper
 
 	mu   sync.Mutex     // guards quit
@@ -28,6 +29,7 @@ type host struct {
 
 func (h *host) close() {
 	h.null.close()
+	h.loadavg.close()
 	h.mu.Lock()
 	if h.quit != nil {
 		close(h.quit)
@@ -337,6 +339,36 @@ func (h *host) adopt(m *member) {
 		m.await(ctx)
 		m.close()
 	})
+}
+
+// newPipe returns a pipe whose reading end is polled and whose writing end
+// blocks, as a child expects. With os.Pipe both ends would be polled.
+func newPipe() (r, w *os.File, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, os.NewSyscallError("pipe2", err)
+	}
+	unix.SetNonblock(fds[0], true)
+	return os.NewFile(uintptr(fds[0]), "output"), os.NewFile(uintptr(fds[1]), "output"), nil
+}
+
+// untouched reports whether a file is empty and nobody has it open. The kernel
+// grants a write lease on that condition only.
+func untouched(path string) bool {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode != unix.S_IFREG|0o600 || st.Size != 0 || st.Nlink != 1 {
+		return false
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		return false
+	}
+	_, err = unix.FcntlInt(uintptr(fd), unix.F_SETLEASE, unix.F_UNLCK)
+	return err == nil
 }
 
 // bootTicks returns the present time in the unit of start times in /proc:

@@ -19,6 +19,7 @@ type streams struct{ drained chan struct{} }
 
 func (*streams) begin()          {}
 func (*streams) finish()         {}
+func (*streams) close()          {}
 func (*streams) keep(*keptPipes) {}
 
 type keptPipes struct{}
@@ -34,5 +35,7 @@ func openNoFollow(path string) (*os.File, error) { return os.Open(path) }
 func diskUse(path string) (bytes int64, links uint64) { return 0, 0 }
 
 func afterHole(_ *os.File, from int64) int64 { return from }
+
+func untouched(string) bool { return false }
 
 func signalName(n int) string { return strconv.Itoa(n) }

@@ -20,13 +20,14 @@ var forks = make(chan struct{}, 4)
 // fork. On an error nothing of it stays.
 func startProcess(ctx context.Context, j *job, spec Spec) (_ work, err error) {
 	c := command{tool: j.tool, dir: spec.Dir, argv: append([]string(nil), spec.Argv...)}
-	j.result, err = j.s.dir.newResultFile(j.id, j.s.cfg)
+	j.result, err = j.s.dir.newResultFile(j.s.cfg)
 	if err != nil {
 		return nil, c.explain(err)
 	}
 	defer func() {
 		if err != nil {
-			j.result.remove()
+			j.result.unlink()
+			j.result.release()
 		}
 	}()
 	c.env = environment(j.s.cfg.hostEnv(), spec.Env, j.result.path, j.id)
@@ -42,7 +43,7 @@ func startProcess(ctx context.Context, j *job, spec Spec) (_ work, err error) {
 		end.Close()
 	}
 	if err != nil {
-		p.streams.abandon()
+		p.streams.close()
 		if errors.Is(err, ctx.Err()) {
 			return nil, err
 		}
@@ -95,7 +96,7 @@ func fork(ctx context.Context, j *job, c *command, stdio []*os.File) (tree, erro
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	null, err := j.s.host.null.open()
+	null, err := j.s.host.null.open(os.DevNull)
 	if err != nil {
 		return nil, err
 	}
@@ -110,30 +111,30 @@ func fork(ctx context.Context, j *job, c *command, stdio []*os.File) (tree, erro
 	return j.s.host.start(c, attr, j.id)
 }
 
-// A nullDevice is the standard input of jobs, opened once.
-type nullDevice struct {
+// A sharedFile is a file that many jobs read, opened once.
+type sharedFile struct {
 	mu   sync.Mutex // guards file
 	file *os.File
 }
 
-func (d *nullDevice) open() (*os.File, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.file == nil {
-		f, err := os.Open(os.DevNull)
+func (s *sharedFile) open(path string) (*os.File, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file == nil {
+		f, err := os.Open(path)
 		if err != nil {
 			return nil, err
 		}
-		d.file = f
+		s.file = f
 	}
-	return d.file, nil
+	return s.file, nil
 }
 
-func (d *nullDevice) close() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.file != nil {
-		d.file.Close()
-		d.file = nil
+func (s *sharedFile) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file != nil {
+		s.file.Close()
+		s.file = nil
 	}
 }

@@ -3,6 +3,7 @@
 package jobs
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -27,7 +28,7 @@ type pump struct {
 // newPump returns a pump into log, and the end of its pipe that the process
 // gets. The caller closes that end once the process has it.
 func newPump(j *job, log *RingBuf) (*pump, *os.File, error) {
-	r, w, err := os.Pipe()
+	r, w, err := newPipe()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -75,8 +76,13 @@ func readRetry(fd int, b []byte) (int, error) {
 	}
 }
 
-// stop ends the pump, takes what the pipe holds at this moment, and closes it.
+// stop ends the pump and takes what the pipe holds at this moment.
 func (p *pump) stop() {
+	select {
+	case <-p.done:
+		return // at its end
+	default:
+	}
 	p.pipe.SetReadDeadline(time.Unix(1, 0))
 	<-p.done
 	// With an expired deadline a read gives nothing even where data waits, so
@@ -92,7 +98,6 @@ func (p *pump) stop() {
 			p.j.noteOutput()
 		}
 	})
-	p.pipe.Close()
 }
 
 // streams are the pumps of one process: one, or two where standard error has a
@@ -116,16 +121,12 @@ func (s *streams) begin() {
 	}
 }
 
-// finish takes the rest of the output and closes the pipes. All that could be
-// killed is dead, so the end is at hand, unless somebody who was not found
+// finish takes the rest of the output. All that could be killed is dead, so the end is at hand, unless somebody who was not found
 // still holds a pipe: then what is there now is all.
 func (s *streams) finish() {
-	last := time.NewTimer(silence)
-	defer last.Stop()
-	select {
-	case <-s.drained:
-	case <-last.C:
-	}
+	last, cancel := context.WithTimeout(context.Background(), silence)
+	defer cancel()
+	closedBefore(last, s.drained)
 	for _, p := range s.pumps {
 		p.stop()
 	}
@@ -138,8 +139,8 @@ func (s *streams) keep(k *keptPipes) {
 	}
 }
 
-// abandon closes the pipes of a process that was never started.
-func (s *streams) abandon() {
+// close closes the pipes.
+func (s *streams) close() {
 	for _, p := range s.pumps {
 		p.pipe.Close()
 	}

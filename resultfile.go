@@ -1,11 +1,13 @@
 package jobs
 
 import (
+	"crypto/rand"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,8 +25,22 @@ const (
 // enter. Names in it cannot be planted by others.
 type privateDir struct {
 	parent string
-	mu     sync.Mutex // guards path
-	path   string
+
+	// emptying is held for writing while the directory is removed, and for
+	// reading by those who put something in it after their job has ended.
+	emptying sync.RWMutex
+
+	mu    sync.Mutex // guards the fields below
+	path  string
+	spare []names
+	last  int // number of the last file made
+}
+
+// names are the two names of one file: what the job is told, and a link that
+// it does not know. Whatever the job does to path, the space that its file
+// takes can still be seen.
+type names struct {
+	path, link string
 }
 
 // use returns the directory and makes it if need be: on first use, and again
@@ -37,27 +53,100 @@ func (d *privateDir) use(gone string) (string, error) {
 	}
 	path, err := os.MkdirTemp(d.parent, "agentjobs-")
 	if err == nil {
-		d.path = path
+		d.path, d.spare = path, nil
 	}
 	return path, err
 }
 
+// remove takes the directory away with all that is in it.
 func (d *privateDir) remove() {
+	d.emptying.Lock()
+	defer d.emptying.Unlock()
+	d.mu.Lock()
+	path := d.path
+	d.path, d.spare = "", nil
+	d.mu.Unlock()
+	if path != "" {
+		os.RemoveAll(path)
+	}
+}
+
+// newFile returns an empty file that no job has known.
+func (d *privateDir) newFile() (names, error) {
+	dir, err := d.use("")
+	if err != nil {
+		return names{}, err
+	}
+	if n, ok := d.takeSpare(dir); ok {
+		return n, nil
+	}
+	n, err := d.create(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if dir, err = d.use(dir); err == nil {
+			n, err = d.create(dir)
+		}
+	}
+	return n, err
+}
+
+func (d *privateDir) create(dir string) (names, error) {
+	d.mu.Lock()
+	d.last++
+	link := filepath.Join(dir, "result-"+strconv.Itoa(d.last))
+	d.mu.Unlock()
+	f, err := os.OpenFile(link, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return names{}, err
+	}
+	f.Close()
+	n := names{path: freshPath(dir), link: link}
+	if os.Link(link, n.path) != nil {
+		n.path = link // some file systems have no links
+	}
+	return n, nil
+}
+
+// freshPath returns a path in dir that was never used.
+func freshPath(dir string) string {
+	return filepath.Join(dir, rand.Text())
+}
+
+func (d *privateDir) takeSpare(dir string) (names, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.path != "" {
-		os.RemoveAll(d.path)
-		d.path = ""
+	k := len(d.spare) - 1
+	if k < 0 || d.path != dir {
+		return names{}, false
 	}
+	n := d.spare[k]
+	d.spare = d.spare[:k]
+	return n, true
+}
+
+// recycle keeps the file behind link for another job, if it is empty and
+// nobody has it open: making files is most of what results cost. Otherwise the
+// file goes.
+func (d *privateDir) recycle(link string) {
+	d.emptying.RLock()
+	defer d.emptying.RUnlock()
+	d.mu.Lock()
+	dir := d.path
+	d.mu.Unlock()
+	n := names{path: freshPath(dir), link: link}
+	if filepath.Dir(link) != dir || !untouched(link) || os.Link(link, n.path) != nil {
+		os.Remove(link)
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.spare = append(d.spare, n)
 }
 
 // A resultFile is the file that $LLM_OUTPUT names while its job lives. A nil
 // *resultFile is that of a function: nothing to look at.
 type resultFile struct {
-	path string
-	// link is a second name of the same file. Whatever the job does to path,
-	// the space it takes can still be seen.
-	link  string
+	names
+	dir   *privateDir
 	limit int64 // of disk; 0 or less means none
 	keep  int64 // how much of the end is read as the result
 
@@ -70,30 +159,13 @@ type resultFile struct {
 	over bool        // final has been called
 }
 
-// newResultFile makes the empty file of a new job.
-func (d *privateDir) newResultFile(id string, cfg Config) (*resultFile, error) {
-	gone := ""
-	for {
-		dir, err := d.use(gone)
-		if err != nil {
-			return nil, err
-		}
-		path := filepath.Join(dir, id)
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		if errors.Is(err, fs.ErrNotExist) && gone == "" {
-			gone = dir
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		f.Close()
-		r := &resultFile{path: path, link: path + ".link", limit: cfg.ResultFileLimit, keep: cfg.ResultBytes}
-		if os.Link(path, r.link) != nil {
-			r.link = path // some file systems have no links
-		}
-		return r, nil
+// newResultFile makes the file of a new job.
+func (d *privateDir) newResultFile(cfg Config) (*resultFile, error) {
+	n, err := d.newFile()
+	if err != nil {
+		return nil, err
 	}
+	return &resultFile{names: n, dir: d, limit: cfg.ResultFileLimit, keep: cfg.ResultBytes}, nil
 }
 
 // look adds to log what has been written to the file since the last look.
@@ -115,13 +187,14 @@ func (r *resultFile) look(log *RingBuf) {
 	}
 }
 
-// final reads the result, lets the last of it join log, and removes the file.
+// final reads the result, lets the last of it join log, and takes the job's
+// name of the file away.
 func (r *resultFile) final(log *RingBuf) ResultFile {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over = true
 	r.next.Store(1<<63 - 1)
-	defer r.remove()
+	defer r.unlink()
 	fi, err := os.Lstat(r.path)
 	if err != nil {
 		return ResultFile{Problem: problemOf(err)}
@@ -201,10 +274,18 @@ func readEnd(f *os.File, keep int64) ResultFile {
 	return res
 }
 
-// remove takes both names of the file away. It is safe to call twice.
-func (r *resultFile) remove() {
-	os.RemoveAll(r.path) // the job may have made it a directory
-	os.Remove(r.link)
+// unlink takes the job's name of the file away.
+func (r *resultFile) unlink() {
+	if os.Remove(r.path) != nil {
+		os.RemoveAll(r.path) // the job has made it a directory, or removed it
+	}
+}
+
+// release gives up what is left of the file once the job's end is told.
+func (r *resultFile) release() {
+	if r.path != r.link {
+		r.dir.recycle(r.link)
+	}
 }
 
 // disk returns how much disk the job's result takes, under its name and under

@@ -196,39 +196,45 @@ func (t *linuxTree) lookNarrow(q *query) bool {
 	if time.Since(t.born) > youngAge {
 		return false
 	}
-	table := make(procTable)
+	var table procTable
 	buf := make([]byte, 512)
-	for pid := range q.roots {
-		table.add(pid, buf)
-	}
 	// A process may have been born since the last pid was read, so it is read
 	// again until it stands still; a busy machine ends that soon.
-	from := t.leader
+	from := t.leader + 1
 	for range 4 {
-		last, ok := lastPID()
+		last, ok := t.host.lastPID(buf)
 		if !ok || last < from-1 || last-t.leader > narrowSpan {
 			return false // unknown, wrapped around, or too many
 		}
 		if last < from {
-			break
+			break // none at all, or none since the last round
+		}
+		if table == nil {
+			table = make(procTable)
 		}
 		for ; from <= last; from++ {
 			table.add(from, buf)
 		}
+	}
+	if table == nil {
+		return true // the leader was the last process born here
+	}
+	for pid := range q.roots {
+		table.add(pid, buf)
 	}
 	table.answer([]*query{q})
 	return true
 }
 
 // lastPID returns the pid that was given out last in this pid namespace.
-func lastPID() (int, bool) {
-	buf := make([]byte, 128)
-	line, ok := readProc("/proc/loadavg", buf)
-	if !ok {
+func (h *host) lastPID(buf []byte) (int, bool) {
+	f, err := h.loadavg.open("/proc/loadavg")
+	if err != nil {
 		return 0, false
 	}
-	fields := bytes.Fields(line)
-	if len(fields) == 0 {
+	n, err := unix.Pread(int(f.Fd()), buf, 0)
+	fields := bytes.Fields(buf[:max(n, 0)])
+	if err != nil || len(fields) == 0 {
 		return 0, false
 	}
 	pid, err := strconv.Atoi(string(fields[len(fields)-1]))
@@ -396,10 +402,11 @@ func (m *matcher) owner(e *procEntry) *query {
 	return e.owner
 }
 
-// direct finds the owner by number, session, group, earlier acquaintance or
+// direct finds the owner by the leader's number, which may be that of the
+// session, the group or the parent; by earlier acquaintance; or by the
 // environment.
 func (m *matcher) direct(e *procEntry) *query {
-	for _, n := range [...]int{e.pid, e.session, e.pgrp} {
+	for _, n := range [...]int{e.pid, e.session, e.pgrp, e.ppid} {
 		if q := m.byLeader[n]; q != nil && e.start <= q.until {
 			return q
 		}
