@@ -15,6 +15,9 @@ type function struct {
 	call   func(ctx context.Context, out io.Writer) (any, error)
 	ctx    context.Context
 	cancel context.CancelFunc
+
+	value any // what call returned, set by follow
+	err   error
 }
 
 func newFunction(start context.Context, call func(context.Context, io.Writer) (any, error)) *function {
@@ -26,22 +29,24 @@ func (f *function) pid() int     { return 0 }
 func (f *function) release(*job) {}
 
 // finished is always false: what runs in the host cannot be looked at from
-// outside, so its end counts from when run has seen it.
+// outside, so its end counts from when follow has seen it.
 func (f *function) finished() bool { return false }
 
-func (f *function) run(j *job) ending {
+func (f *function) follow(j *job) {
 	defer f.cancel()
-	e := ending{exitCode: -1}
-	value, err := f.protected(functionOutput{j})
-	if p, ok := err.(*panicError); ok {
-		e.reason, e.err = ReasonInternal, p
-	} else if err != nil {
-		e.err = err
-	} else if e.resultFile, err = encodeValue(value); err != nil {
-		e.err = fmt.Errorf("the result cannot be encoded: %w", err)
+	f.value, f.err = f.protected(functionOutput{j})
+}
+
+func (f *function) settle(*job, bool) ending {
+	e := ending{exitCode: -1, err: f.err}
+	if _, panicked := f.err.(*panicError); panicked {
+		e.reason = ReasonInternal
 	}
-	if !j.noteExit() {
-		<-j.settled
+	if f.err == nil {
+		var err error
+		if e.resultFile, err = encodeValue(f.value); err != nil {
+			e.err = fmt.Errorf("the result cannot be encoded: %w", err)
+		}
 	}
 	return e
 }

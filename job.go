@@ -37,11 +37,11 @@ type job struct {
 	hurried context.Context
 	hurry   context.CancelFunc
 	exited  chan struct{} // closed when the leader has exited or the Func returned
-	settled chan struct{} // closed when a stop has done all it can
 	done    chan struct{} // closed after the end was published
 
 	// Guarded by Supervisor.mu.
-	cause     Reason // fixed by the first of exit and stop request
+	cause     Reason        // fixed by the first of exit and stop request
+	settled   chan struct{} // closed when a stop has done all it can; made by its request
 	exitSeen  bool
 	expiry    *time.Timer // of the timeout
 	unkilled  []Process   // what a stop could not kill
@@ -57,12 +57,15 @@ type job struct {
 
 // work is what a job does: a process or a function.
 type work interface {
-	// run waits for the work to end and settles what it leaves. It calls
-	// job.noteExit when it has seen the end.
-	run(j *job) ending
+	// follow stays with the work until its leader has exited or its function
+	// returned. It is where a job spends its life, so its stack is kept small.
+	follow(j *job)
+	// settle takes what the work left. first reports that the exit is the
+	// job's cause; otherwise a stop is under way.
+	settle(j *job, first bool) ending
 	// stop makes the work end, by force if it must. It runs at most once,
-	// beside run, and returns what it could not kill. stuck says that the work
-	// itself is not dead: run has not returned and may not soon.
+	// beside follow, and returns what it could not kill. stuck says that the
+	// work itself is not dead: follow has not returned and may not soon.
 	stop(j *job) (survivors []Process, stuck bool, err error)
 	// finished reports, without waiting, whether the work has ended.
 	finished() bool
@@ -97,7 +100,6 @@ func newJob(s *Supervisor, id string, spec Spec) *job {
 		timeout:   spec.Timeout,
 		out:       NewRingBuf(s.cfg.HeadBytes, s.cfg.TailBytes),
 		exited:    make(chan struct{}),
-		settled:   make(chan struct{}),
 		done:      make(chan struct{}),
 	}
 	if spec.SplitStderr {
@@ -159,16 +161,24 @@ func (s *Supervisor) register(j *job) (Snapshot, error) {
 	if j.result != nil {
 		s.watcher.add(j)
 	}
-	go func() {
-		j.publish(j.work.run(j))
-		runtime.Gosched() // the one who waits for the end goes first
-		j.work.release(j)
-	}()
+	go j.live()
 	if closing {
 		j.requestStop(ReasonShutdown)
 		return Snapshot{}, ErrClosed
 	}
 	return snap, nil
+}
+
+// live is the goroutine of a job.
+func (j *job) live() {
+	j.work.follow(j)
+	first := j.noteExit()
+	if !first {
+		<-j.settled
+	}
+	j.publish(j.work.settle(j, first))
+	runtime.Gosched() // the one who waits for the end goes first
+	j.work.release(j)
 }
 
 // noteExit records that the leader has exited. It reports whether that is the
@@ -199,6 +209,7 @@ func (j *job) requestStop(why Reason) {
 	case j.ended:
 	case j.cause == "":
 		j.cause = why
+		j.settled = make(chan struct{})
 		go j.stop()
 	case j.cause == ReasonExit:
 		j.hurry()

@@ -58,29 +58,30 @@ type process struct {
 func (p *process) pid() int       { return p.tree.pid() }
 func (p *process) finished() bool { return p.tree.exited() }
 
-// run follows a process from its start to the moment its end can be told:
-// leader exit, drain, kill what is left, drain the rest, read the result, reap.
-func (p *process) run(j *job) ending {
+func (p *process) follow(*job) {
 	p.streams.begin()
 	p.tree.awaitExit()
+}
+
+// settle goes the way from the leader's exit to the moment it can be told:
+// drain, kill what is left, drain the rest, read the result, reap.
+func (p *process) settle(j *job, first bool) ending {
 	var left ending
-	if j.noteExit() {
+	if first {
 		p.drain(j)
 		left.leftovers = p.leftovers(j)
 		p.kept = j.leftovers == KeepLeftovers
 		if !p.kept {
 			left.survivors, left.err = p.sweepUp()
 		}
-	} else {
-		<-j.settled
 	}
 	if !p.kept {
 		p.streams.finish()
 	}
-	file := j.result.final(j.out)
+	left.resultFile = j.result.final(j.out)
 	j.s.watcher.remove(j)
 	e := p.tree.reap()
-	e.leftovers, e.survivors, e.resultFile = left.leftovers, left.survivors, file
+	e.leftovers, e.survivors, e.resultFile = left.leftovers, left.survivors, left.resultFile
 	if e.err == nil {
 		e.err = left.err
 	}
@@ -102,27 +103,18 @@ func (p *process) release(j *job) {
 // until nobody holds the pipe, until it has been silent, until the drain grace
 // is over, or until nobody may wait any more.
 func (p *process) drain(j *job) {
-	limit := time.NewTimer(j.s.cfg.DrainGrace)
-	defer limit.Stop()
-	quiet := time.NewTimer(silence)
-	defer quiet.Stop()
+	limit, cancel := context.WithTimeout(j.hurried, j.s.cfg.DrainGrace)
+	defer cancel()
 	exit := time.Since(j.started)
-	for {
-		select {
-		case <-p.streams.drained:
+	for rest := silence; rest > 0 && limit.Err() == nil; {
+		quiet, cancel := context.WithTimeout(limit, rest)
+		done := p.streams.drained(quiet)
+		cancel()
+		if done {
 			return
-		case <-limit.C:
-			return
-		case <-j.hurried.Done():
-			return
-		case <-quiet.C:
-			last := max(exit, time.Duration(j.lastOutput.Load()))
-			rest := silence - (time.Since(j.started) - last)
-			if rest <= 0 {
-				return
-			}
-			quiet.Reset(rest)
 		}
+		last := max(exit, time.Duration(j.lastOutput.Load()))
+		rest = silence - (time.Since(j.started) - last)
 	}
 }
 

@@ -15,12 +15,13 @@ type host struct{}
 
 func (*host) close() {}
 
-type streams struct{ drained chan struct{} }
+type streams struct{}
 
-func (*streams) begin()          {}
-func (*streams) finish()         {}
-func (*streams) close()          {}
-func (*streams) keep(*keptPipes) {}
+func (*streams) begin()                       {}
+func (*streams) drained(context.Context) bool { return true }
+func (*streams) finish()                      {}
+func (*streams) close()                       {}
+func (*streams) keep(*keptPipes)              {}
 
 type keptPipes struct{}
 

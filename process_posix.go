@@ -34,7 +34,7 @@ func startProcess(ctx context.Context, j *job, spec Spec) (_ work, err error) {
 	if err := c.find(); err != nil {
 		return nil, err
 	}
-	p := &process{streams: streams{drained: make(chan struct{})}}
+	p := new(process)
 	stdio, err := p.streams.connect(j)
 	if err == nil {
 		p.tree, err = forkRetry(ctx, j, &c, stdio)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -45,14 +44,28 @@ func (p *pump) run() {
 	defer close(p.done)
 	var n int
 	var err error
-	fill := func(fd uintptr) bool {
+	fill := waitFirst(func(fd uintptr) bool {
 		n, err = p.fill(int(fd))
 		return err != unix.EAGAIN
-	}
+	})
 	// One read for each turn, so that a deadline set by stop ends the loop even
 	// while a flood never lets a read find the pipe empty.
 	for p.conn.Read(fill) == nil && n > 0 && err == nil {
 		p.j.noteOutput()
+	}
+}
+
+// waitFirst makes f wait for the poller before it looks for the first time. A
+// descriptor that is ready from the beginning is reported like any other, and
+// the stack of a goroutine that has called nothing yet stays at its smallest.
+func waitFirst(f func(uintptr) bool) func(uintptr) bool {
+	waited := false
+	return func(fd uintptr) bool {
+		if !waited {
+			waited = true
+			return false
+		}
+		return f(fd)
 	}
 }
 
@@ -103,22 +116,24 @@ func (p *pump) stop() {
 // streams are the pumps of one process: one, or two where standard error has a
 // log of its own.
 type streams struct {
-	pumps   []*pump
-	open    atomic.Int32
-	drained chan struct{} // closed when every pump has seen the end
+	pumps []*pump
 }
 
 // begin starts the pumps.
 func (s *streams) begin() {
-	s.open.Store(int32(len(s.pumps)))
 	for _, p := range s.pumps {
-		go func() {
-			p.run()
-			if s.open.Add(-1) == 0 {
-				close(s.drained)
-			}
-		}()
+		go p.run()
 	}
+}
+
+// drained reports whether every pump has seen the end before ctx was done.
+func (s *streams) drained(ctx context.Context) bool {
+	for _, p := range s.pumps {
+		if !closedBefore(ctx, p.done) {
+			return false
+		}
+	}
+	return true
 }
 
 // finish takes the rest of the output. All that could be killed is dead, so the end is at hand, unless somebody who was not found
@@ -126,7 +141,7 @@ func (s *streams) begin() {
 func (s *streams) finish() {
 	last, cancel := context.WithTimeout(context.Background(), silence)
 	defer cancel()
-	closedBefore(last, s.drained)
+	s.drained(last)
 	for _, p := range s.pumps {
 		p.stop()
 	}
