@@ -28,18 +28,28 @@ var byteOrderMark = []byte("\xef\xbb\xbf")
 // lost; other text as {"output": "…"}, with what is not valid UTF-8 replaced;
 // the string "DONE" where the file held nothing but white space.
 func (r ResultFile) JSON() json.RawMessage {
-	data := bytes.TrimSpace(bytes.TrimPrefix(r.Data, byteOrderMark))
 	switch {
-	case len(data) == 0:
+	case r.blank():
 		return json.RawMessage(`"DONE"`)
-	case !r.Truncated && utf8.Valid(data) && json.Valid(data):
-		return data
+	case r.isJSON():
+		return r.content()
 	}
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	enc.Encode(struct { // cannot fail: strings always have an encoding
+	text, _ := encodeJSON(struct { // cannot fail: strings always have an encoding
 		Output string `json:"output"`
 	}{string(bytes.ToValidUTF8(r.Data, []byte("\uFFFD")))})
-	return bytes.TrimSpace(buf.Bytes())
+	return text
+}
+
+// content is the data without a byte order mark and the white space around it.
+func (r ResultFile) content() []byte {
+	return bytes.TrimSpace(bytes.TrimPrefix(r.Data, byteOrderMark))
+}
+
+// blank reports whether the file held nothing but white space.
+func (r ResultFile) blank() bool { return !r.Truncated && len(r.content()) == 0 }
+
+// isJSON reports whether the file held one JSON value and nothing else.
+func (r ResultFile) isJSON() bool {
+	data := r.content()
+	return !r.Truncated && utf8.Valid(data) && json.Valid(data)
 }

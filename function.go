@@ -1,9 +1,7 @@
 package jobs
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -60,7 +58,7 @@ func (f *function) protected(out io.Writer) (value any, err error) {
 		err = &panicError{value: "the function ended its goroutine without returning"}
 		defer func() {
 			if v := recover(); v != nil {
-				err = &panicError{value: v, stack: debug.Stack()}
+				err = newPanicError(v)
 			}
 		}()
 		value, err = f.call(f.ctx, out)
@@ -98,13 +96,10 @@ func encodeValue(v any) (ResultFile, error) {
 	if v == nil {
 		return ResultFile{}, nil
 	}
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false) // the reader is a model, not a browser
-	if err := enc.Encode(v); err != nil {
+	data, err := encodeJSON(v)
+	if err != nil {
 		return ResultFile{}, err
 	}
-	data := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 	return ResultFile{Data: data, Size: int64(len(data))}, nil
 }
 
@@ -112,6 +107,10 @@ func encodeValue(v any) (ResultFile, error) {
 type panicError struct {
 	value any
 	stack []byte
+}
+
+func newPanicError(v any) *panicError {
+	return &panicError{value: v, stack: debug.Stack()}
 }
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }

@@ -51,7 +51,11 @@ type job struct {
 	endState  State
 	endedAt   time.Time
 	elapsed   time.Duration
+	waiters   int  // who will tell the end when it comes
+	told      bool // the end has been told, or is queued as a notice
+	refused   bool // the start was refused while the work had begun
 	collected bool
+	looked    lookState     // what a model has seen of it
 	place     *list.Element // in the registry's list of ended jobs
 }
 
@@ -148,11 +152,13 @@ func (s *Supervisor) dismiss() {
 }
 
 // register enters a job whose work has begun. If Close has begun meanwhile the
-// job is stopped and the start refused.
+// job is killed and the start refused; nobody has learned its id.
 func (s *Supervisor) register(j *job) (Snapshot, error) {
 	s.mu.Lock()
-	s.reg.add(j)
-	closing := s.reg.closing
+	j.refused = s.reg.closing
+	if !j.refused {
+		s.reg.add(j)
+	}
 	if j.timeout > 0 {
 		j.expiry = time.AfterFunc(j.timeout, func() { j.requestStop(ReasonTimeout) })
 	}
@@ -162,8 +168,10 @@ func (s *Supervisor) register(j *job) (Snapshot, error) {
 		s.watcher.add(j)
 	}
 	go j.live()
-	if closing {
+	if j.refused {
 		j.requestStop(ReasonShutdown)
+		j.hurry()
+		<-j.done
 		return Snapshot{}, ErrClosed
 	}
 	return snap, nil
@@ -171,6 +179,7 @@ func (s *Supervisor) register(j *job) (Snapshot, error) {
 
 // live is the goroutine of a job.
 func (j *job) live() {
+	defer j.contain()
 	j.work.follow(j)
 	first := j.noteExit()
 	if !first {
@@ -179,6 +188,14 @@ func (j *job) live() {
 	j.publish(j.work.settle(j, first))
 	runtime.Gosched() // the one who waits for the end goes first
 	j.work.release(j)
+}
+
+// contain ends the job if its goroutine panics, so that a fault in here is
+// told like any other end.
+func (j *job) contain() {
+	if v := recover(); v != nil {
+		j.publish(ending{exitCode: -1, reason: ReasonInternal, err: newPanicError(v)})
+	}
 }
 
 // noteExit records that the leader has exited. It reports whether that is the
@@ -218,14 +235,22 @@ func (j *job) requestStop(why Reason) {
 
 // stop is the one way a job is made to end.
 func (j *job) stop() {
-	survivors, stuck, err := j.work.stop(j)
+	var survivors []Process
+	var stuck bool
+	var err error
+	defer func() {
+		if v := recover(); v != nil {
+			err = newPanicError(v)
+		}
+		j.s.mu.Lock()
+		j.unkilled, j.stopErr = survivors, err
+		j.s.mu.Unlock()
+		close(j.settled)
+	}()
+	survivors, stuck, err = j.work.stop(j)
 	if stuck {
 		j.publish(ending{exitCode: -1, reason: ReasonUnreaped, survivors: survivors, err: err})
 	}
-	j.s.mu.Lock()
-	j.unkilled, j.stopErr = survivors, err
-	j.s.mu.Unlock()
-	close(j.settled)
 }
 
 // publish makes the job's end known. In one critical section the end is
@@ -261,6 +286,9 @@ func (j *job) publish(e ending) {
 	j.elapsed = j.endedAt.Sub(j.started)
 	j.ended = true
 	s.reg.ended(j)
+	if j.waiters == 0 {
+		s.reg.notify(j)
+	}
 	close(j.done)
 	s.idle.Broadcast()
 }
@@ -268,10 +296,12 @@ func (j *job) publish(e ending) {
 // conclude returns the final state and reason of a job whose cause is given.
 func (e ending) conclude(cause Reason) (State, Reason) {
 	switch {
+	case e.reason == ReasonUnreaped:
+		return Failed, ReasonUnreaped
+	case cause != ReasonExit && cause != "":
+		return cause.state(), cause
 	case e.reason != "":
 		return Failed, e.reason
-	case cause != ReasonExit:
-		return cause.state(), cause
 	case e.unknown:
 		return Failed, ReasonInternal
 	case e.signal != 0:
@@ -282,13 +312,39 @@ func (e ending) conclude(cause Reason) (State, Reason) {
 	return Completed, ReasonExit
 }
 
-// await waits for the end of the job or of ctx. An end wins over an end of ctx
-// that came at the same time.
+// await waits for the end of the job or of ctx; an end wins over an end of ctx
+// that came at the same time. If it returns nil the caller is about to tell
+// the end, so that there is no notice of it.
 func (j *job) await(ctx context.Context) error {
-	if closedBefore(ctx, j.done) {
+	j.expect()
+	ended := closedBefore(ctx, j.done)
+	j.leave(ended)
+	if ended {
 		return nil
 	}
 	return ctx.Err()
+}
+
+// expect announces somebody who will tell the end if it comes. As long as
+// there is one, the end has no notice.
+func (j *job) expect() {
+	j.s.mu.Lock()
+	defer j.s.mu.Unlock()
+	j.waiters++
+}
+
+// leave takes that back. tell says that the one who leaves tells the end.
+func (j *job) leave(tell bool) {
+	j.s.mu.Lock()
+	defer j.s.mu.Unlock()
+	j.waiters--
+	switch {
+	case tell:
+		j.told = true
+		j.s.reg.withdraw(j)
+	case j.ended && j.waiters == 0:
+		j.s.reg.notify(j)
+	}
 }
 
 // lookup finds a job by its id.
@@ -333,13 +389,12 @@ func (s *Supervisor) consume(j *job) (Result, error) {
 
 // peek returns the result of an ended job without consuming it.
 func (s *Supervisor) peek(j *job) (Result, error) {
-	s.mu.Lock()
-	collected := j.collected
-	s.mu.Unlock()
-	if collected {
+	r := s.resultOf(j)
+	// Looked at last: somebody may have consumed it while it was being copied.
+	if s.snapshotOf(j).Collected {
 		return Result{}, s.jobError(j, ErrCollected)
 	}
-	return s.resultOf(j), nil
+	return r, nil
 }
 
 func (s *Supervisor) resultOf(j *job) Result {

@@ -466,6 +466,7 @@ func (s *Supervisor) Close(ctx context.Context) (Report, error) {
 	}
 	running := s.runningJobs()
 	for _, j := range running {
+		j.expect() // the report tells its end
 		j.requestStop(ReasonShutdown)
 	}
 	hurried := context.AfterFunc(ctx, func() {
@@ -474,6 +475,9 @@ func (s *Supervisor) Close(ctx context.Context) (Report, error) {
 		}
 	})
 	s.awaitIdle()
+	for _, j := range running {
+		j.leave(true)
+	}
 	var err error
 	if !hurried() {
 		err = ctx.Err()

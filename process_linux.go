@@ -166,7 +166,7 @@ func (t *linuxTree) awaitExit() {
 	if t.pidfd != nil {
 		conn, err := t.pidfd.SyscallConn()
 		if err == nil {
-			err = conn.Read(waitFirst(func(uintptr) bool { return t.peek(unix.WNOHANG) }))
+			err = conn.Read(pollFirst(func(uintptr) bool { return t.peek(unix.WNOHANG) }))
 		}
 		if err == nil {
 			return

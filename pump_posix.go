@@ -44,7 +44,7 @@ func (p *pump) run() {
 	defer close(p.done)
 	var n int
 	var err error
-	fill := waitFirst(func(fd uintptr) bool {
+	fill := pollFirst(func(fd uintptr) bool {
 		n, err = p.fill(int(fd))
 		return err != unix.EAGAIN
 	})
@@ -55,15 +55,21 @@ func (p *pump) run() {
 	}
 }
 
-// waitFirst makes f wait for the poller before it looks for the first time. A
-// descriptor that is ready from the beginning is reported like any other, and
-// the stack of a goroutine that has called nothing yet stays at its smallest.
-func waitFirst(f func(uintptr) bool) func(uintptr) bool {
-	waited := false
+// pollFirst makes f wait for the poller if there is nothing for it yet. It
+// could find that out itself, but most jobs print nothing for long, and a
+// goroutine that has called no deeper than this keeps the smallest stack.
+//
+// It must look: what the poller has seen before the wait begins, the wait does
+// not report again.
+func pollFirst(f func(uintptr) bool) func(uintptr) bool {
+	polled := false
 	return func(fd uintptr) bool {
-		if !waited {
-			waited = true
-			return false
+		if !polled {
+			polled = true
+			fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			if n, err := unix.Poll(fds[:], 0); n == 0 && err == nil {
+				return false
+			}
 		}
 		return f(fd)
 	}

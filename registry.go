@@ -28,6 +28,8 @@ type registry struct {
 	uncollected list.List // of *job
 	collected   list.List // of *job
 
+	notices notices
+
 	// expired holds ids that were forgotten, the last maxExpired of them.
 	expired     map[string]struct{}
 	expiredFIFO []string
@@ -40,6 +42,7 @@ func (r *registry) init(cfg Config) {
 	r.maxRunning, r.maxRetained, r.retainFor = cfg.MaxRunning, cfg.MaxRetained, cfg.RetainFor
 	r.jobs = make(map[string]*job)
 	r.expired = make(map[string]struct{})
+	r.notices.ready = make(chan struct{}, 1)
 }
 
 // idPrefix begins every job id; 16 hex digits follow.
@@ -93,8 +96,10 @@ func (r *registry) add(j *job) {
 // ended moves a job that has just ended to the retained ones.
 func (r *registry) ended(j *job) {
 	r.live--
-	j.place = r.uncollected.PushBack(j)
-	r.evict(j.endedAt)
+	if !j.refused {
+		j.place = r.uncollected.PushBack(j)
+		r.evict(j.endedAt)
+	}
 }
 
 // consumed moves an ended job to the collected ones.

@@ -48,8 +48,8 @@ func (r Reason) state() State {
 
 // A Process names a process of a job.
 type Process struct {
-	PID  int
-	Name string // as the system shows it, at most 15 bytes on Linux
+	PID  int    `json:"pid"`
+	Name string `json:"name"` // as the system shows it, at most 15 bytes on Linux
 }
 
 // A Snapshot is what is known of a job at one moment. It is a value: it does

@@ -1,0 +1,263 @@
+package jobs
+
+import (
+	"encoding/json"
+	"unicode/utf8"
+)
+
+const (
+	statusError = "error"
+
+	// answerLimit bounds an answer, fullAnswerLimit one that full_result asked
+	// for.
+	answerLimit     = 64 << 10
+	fullAnswerLimit = 8 << 20
+
+	// checkTailCap is how many characters of output a look shows, and
+	// besideResultCap how many stand beside a result.
+	checkTailCap    = 4000
+	besideResultCap = 2000
+
+	// unchangedBeforeHint is after how many looks without news a look says that
+	// there is a better way.
+	unchangedBeforeHint = 3
+
+	// noticesPerAnswer is how many notices ride along in one answer.
+	noticesPerAnswer = 8
+
+	// maxResultDepth bounds the nesting of a result that is handed on as JSON.
+	maxResultDepth = 512
+)
+
+// An answer is what a tool call returns, as JSON.
+type answer struct {
+	Status          string          `json:"status"`
+	ID              string          `json:"id,omitempty"`
+	JobID           string          `json:"job_id,omitempty"`
+	Tool            string          `json:"tool,omitempty"`
+	Reason          Reason          `json:"reason,omitempty"`
+	ExitCode        *int            `json:"exit_code,omitempty"`
+	Signal          string          `json:"signal,omitempty"`
+	ElapsedSecs     float64         `json:"elapsed_secs,omitempty"`
+	IdleSecs        float64         `json:"idle_secs,omitempty"`
+	LeaderExited    bool            `json:"leader_exited,omitempty"`
+	Unchanged       bool            `json:"unchanged,omitempty"`
+	NextCheckSecs   int             `json:"next_check_secs,omitempty"`
+	Result          json.RawMessage `json:"result,omitempty"`
+	ResultTruncated bool            `json:"result_truncated,omitempty"`
+	Note            string          `json:"result_note,omitempty"`
+	OutputTail      *string         `json:"output_tail,omitempty"`
+	Captured        *int64          `json:"output_bytes_captured,omitempty"`
+	TailTruncated   bool            `json:"tail_truncated,omitempty"`
+	Survivors       []Process       `json:"survivors,omitempty"`
+	Leftovers       []Process       `json:"leftovers,omitempty"`
+	ActiveJobs      *int            `json:"active_jobs,omitempty"`
+	MaxJobs         *int            `json:"max_concurrent_jobs,omitempty"`
+	Jobs            []jobLine       `json:"jobs,omitzero"`
+	Message         string          `json:"message,omitempty"`
+	Hint            string          `json:"hint,omitempty"`
+	Notices         []noticeView    `json:"notices,omitempty"`
+
+	full bool // the longer limit holds
+}
+
+// A jobLine is a job in a list.
+type jobLine struct {
+	ID          string  `json:"id"`
+	Tool        string  `json:"tool"`
+	Status      State   `json:"status"`
+	ElapsedSecs float64 `json:"elapsed_secs"`
+	Captured    int64   `json:"output_bytes_captured"`
+}
+
+func failed(message string) answer {
+	return answer{Status: statusError, Message: message}
+}
+
+// outcome sets what is known of an end.
+func (a *answer) outcome(s Snapshot) {
+	if s.Reason != ReasonExit && string(s.Reason) != string(s.State) {
+		a.Reason = s.Reason
+	}
+	if s.ExitCode >= 0 {
+		a.ExitCode = &s.ExitCode
+	}
+	a.Signal = s.Signal.String()
+	a.Survivors, a.Leftovers = s.Survivors, s.Leftovers
+}
+
+// logs are what was kept of a job's output.
+type logs struct {
+	out, err Log
+}
+
+func logsOf(r Result) logs { return logs{r.Output, r.Stderr} }
+
+// tail shows the end of the output, at most limit characters of it unless the
+// options ask for all.
+func (a *answer) tail(l logs, s Snapshot, o TextOptions, limit int) {
+	text := l.out.Text(o)
+	body, truncated := text.Body, text.Truncated
+	if errs := l.err.Text(o); errs.Body != "" {
+		body += "\n--- standard error ---\n" + errs.Body
+		truncated = truncated || errs.Truncated
+	}
+	if !o.Full {
+		if cut := lastRunes(body, limit); len(cut) < len(body) {
+			body, truncated = cut, true
+		}
+	}
+	captured := s.OutputTotal + s.StderrTotal
+	a.OutputTail, a.Captured, a.TailTruncated = &body, &captured, truncated
+}
+
+// lastRunes returns the last n characters of s.
+func lastRunes(s string, n int) string {
+	for i := utf8.RuneCountInString(s); i > n; i-- {
+		_, size := utf8.DecodeRuneInString(s)
+		s = s[size:]
+	}
+	return s
+}
+
+// resultValue is the JSON of a result: the content itself where that is JSON
+// and whole, the text of cut JSON, else {"output": text}.
+func resultValue(r ResultFile, text Text) json.RawMessage {
+	isJSON := r.isJSON()
+	body := []byte(text.Body)
+	switch {
+	case isJSON && !text.Truncated && json.Valid(body) && depth(body) <= maxResultDepth:
+		return body
+	case isJSON:
+		value, _ := encodeJSON(text.Body)
+		return value
+	}
+	value, _ := encodeJSON(map[string]string{"output": text.Body})
+	return value
+}
+
+// depth returns how deep valid JSON is nested.
+func depth(text []byte) (deepest int) {
+	level, inString := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{' || c == '[':
+			level++
+			deepest = max(deepest, level)
+		case c == '}' || c == ']':
+			level--
+		}
+	}
+	return deepest
+}
+
+// failedResult is the result of a job that did not complete: what went wrong,
+// and the content of the result file, if any.
+func (a *answer) failedResult(callError string, blank bool) json.RawMessage {
+	failure := struct {
+		Error  string          `json:"tool_call_error"`
+		Output json.RawMessage `json:"output,omitempty"`
+	}{Error: callError}
+	if !blank {
+		failure.Output = a.Result
+	}
+	value, _ := encodeJSON(failure)
+	return value
+}
+
+// encode returns the answer as JSON, no longer than its limit: the longest
+// part gives way until it fits.
+func (a answer) encode() json.RawMessage {
+	limit := answerLimit
+	if a.full {
+		limit = fullAnswerLimit
+	}
+	for {
+		text, err := encodeJSON(a)
+		if err == nil && len(text) <= limit {
+			return text
+		}
+		if !a.shrink() {
+			text, _ = encodeJSON(failed("The answer is too large to show."))
+			return text
+		}
+	}
+}
+
+// shrink makes the longest part of the answer half as long, and reports false
+// if there is none left to shorten.
+func (a *answer) shrink() bool {
+	tail := 0
+	if a.OutputTail != nil {
+		tail = len(*a.OutputTail)
+	}
+	switch longest := max(tail, len(a.Result), 100*len(a.Jobs)); {
+	case longest < 200:
+		return false
+	case longest == tail:
+		cut := lastRunes(*a.OutputTail, utf8.RuneCountInString(*a.OutputTail)/2)
+		a.OutputTail, a.TailTruncated = &cut, true
+	case longest == len(a.Result):
+		cut := string(a.Result)
+		var text string
+		if json.Unmarshal(a.Result, &text) == nil {
+			cut = text
+		}
+		a.Result, _ = encodeJSON(lastRunes(cut, utf8.RuneCountInString(cut)/2))
+		a.ResultTruncated = true
+	default:
+		a.Jobs = a.Jobs[:len(a.Jobs)/2]
+		a.Hint = "The list is too long to show; these are the oldest."
+	}
+	return true
+}
+
+// A lookState is what the model saw when it last looked at a job.
+type lookState struct {
+	state State
+	total int64
+	seen  bool
+	same  int // looks in a row that showed nothing new
+}
+
+// nextCheck suggests after how many seconds to look again: longer and longer
+// while nothing changes.
+func (l lookState) nextCheck() int {
+	return min(2<<min(l.same, 5), 60)
+}
+
+// look is Check for the model: it also counts looks that showed nothing new.
+func (s *Supervisor) look(id string) (Snapshot, lookState, error) {
+	j, err := s.lookup(id)
+	if err != nil {
+		return Snapshot{}, lookState{}, err
+	}
+	j.result.look(j.out)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	snap := j.snapshot()
+	now := lookState{state: snap.State, total: snap.OutputTotal + snap.StderrTotal, seen: true}
+	if was := j.looked; was.seen && was.state == now.state && was.total == now.total {
+		now.same = was.same + 1
+	}
+	j.looked = now
+	return snap, now, nil
+}
+
+// logs returns what is kept of a job's output.
+func (s *Supervisor) logs(id string) (logs, error) {
+	j, err := s.lookup(id)
+	if err != nil {
+		return logs{}, err
+	}
+	l := logs{out: j.out.Log()}
+	if j.errOut != nil {
+		l.err = j.errOut.Log()
+	}
+	return l, nil
+}

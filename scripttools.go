@@ -1,0 +1,66 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// ScriptTools resolves tools that are executables: a tool is the file of its
+// name in one of Dirs, takes its arguments as one JSON text in its last
+// argument, and writes its result to $LLM_OUTPUT. Its Resolve method is meant
+// for [ToolsetOptions].Resolve.
+type ScriptTools struct {
+	// Dirs are the directories that hold the tools, first match wins. No other
+	// place is looked at. In a tool's PATH they come before the host's.
+	Dirs []string
+	// Args come before the JSON text, for programs that hold several tools.
+	Args []string
+	// Color asks tools to colour what they print, as a terminal would make
+	// them. The text that a model reads has no colours.
+	Color bool
+	// Dir and Env are as in [Spec].
+	Dir string
+	Env []string
+}
+
+// Resolve returns what to run for a call of a tool. A name that is not a plain
+// file name is refused.
+func (st ScriptTools) Resolve(_ context.Context, tool string, args json.RawMessage) (Spec, error) {
+	if tool == "" || tool != filepath.Base(tool) || strings.HasPrefix(tool, ".") || strings.ContainsAny(tool, "/\\\x00") {
+		return Spec{}, fmt.Errorf("jobs: %q is not the name of a tool", tool)
+	}
+	for _, dir := range st.Dirs {
+		path, err := filepath.Abs(filepath.Join(dir, tool))
+		if err != nil {
+			return Spec{}, err
+		}
+		fi, err := os.Stat(path)
+		if errors.Is(err, os.ErrNotExist) || err == nil && fi.IsDir() {
+			continue
+		}
+		return Spec{
+			Tool: tool,
+			Argv: append(append([]string{path}, st.Args...), string(args)),
+			Dir:  st.Dir,
+			Env:  st.env(),
+		}, nil
+	}
+	return Spec{}, fmt.Errorf("jobs: there is no executable for the tool %q", tool)
+}
+
+func (st ScriptTools) env() []string {
+	path := strings.Join(st.Dirs, string(os.PathListSeparator))
+	if host := os.Getenv("PATH"); host != "" {
+		path += string(os.PathListSeparator) + host
+	}
+	env := []string{"PATH=" + path}
+	if st.Color {
+		env = append(env, "CLICOLOR_FORCE=1", "FORCE_COLOR=1")
+	}
+	return append(env, st.Env...)
+}

@@ -1,0 +1,205 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Every sentence meant for a model is in this file. Tool names pass through
+// rename, since a host may have given them others.
+
+func noRename(name string) string { return name }
+
+// Descriptions of tools and their fields.
+const (
+	textStartTool = "Run one of your tools in the background and get a job id at once, so that you can go on meanwhile. " +
+		"For work that takes more than a few seconds: builds, test runs, servers, long calls. " +
+		"The answer says that the job was started, not that it succeeded. You are told when it ends."
+	textStartToolName = "The exact name of one of your tools."
+	textStartArgs     = `The arguments of that tool as JSON text, for example {"path":"."}. Leave it out for a tool without arguments.`
+	textCheckTool     = "Look at a job without waiting: its state and its latest output. Looking changes nothing. " +
+		"To wait for the end, collect it instead of checking again and again."
+	textCollectTool = "Wait for a job to end and take its result. Each result is handed out once. " +
+		"If the job still runs after a while the answer says so, and you can collect again later."
+	textCancelTool = "Stop a job with all its processes and see what it had printed. A job that has ended is not touched."
+	textListTool   = "List your jobs: those that run, and those that ended and wait to be collected."
+	textJobID      = "The job id that starting it returned."
+	textTailLines  = "Show at most this many lines, counted from the end."
+	textFullResult = "Show the whole result, not only its last 50,000 characters."
+)
+
+// words make the sentences of one Toolset.
+type words struct {
+	rename func(string) string
+}
+
+func textCollectCall(rename func(string) string, id string) string {
+	return fmt.Sprintf(`%s {"id":%q}`, rename(toolCollect), id)
+}
+
+func textSeeList(rename func(string) string) string {
+	return rename(toolList) + " {}"
+}
+
+func (w words) started() string {
+	return fmt.Sprintf("Started; whether it succeeds is not known yet. Go on: you will be told when it ends. %s waits for the result, %s looks, %s stops it.",
+		w.rename(toolCollect), w.rename(toolCheck), w.rename(toolCancel))
+}
+
+func (w words) endedNotCollected() string {
+	return fmt.Sprintf("It has ended; %s hands out the result.", w.rename(toolCollect))
+}
+
+func (w words) alreadyCollected() string {
+	return "It has ended, and its result was handed out before."
+}
+
+func (w words) unchanged() string {
+	return fmt.Sprintf("nothing new; %s waits for the end", w.rename(toolCollect))
+}
+
+func (w words) stillRunning(waited time.Duration) string {
+	return fmt.Sprintf("It still runs after a wait of %.0f s. Do something else, then collect again; or %s it.", waited.Seconds(), w.rename(toolCancel))
+}
+
+func (w words) stopped(s Snapshot) string {
+	switch {
+	case len(s.Survivors) > 0:
+		return "It was told to stop, but the processes named in survivors could not be killed."
+	case s.State == Cancelled:
+		return "Stopped; none of its processes is left."
+	}
+	return fmt.Sprintf("It had ended before, so nothing was stopped; %s hands out the result.", w.rename(toolCollect))
+}
+
+func (w words) notDone(err error) string {
+	return fmt.Sprintf("The wait was interrupted (%v); the job goes on.", err)
+}
+
+// Errors.
+
+func (w words) disabled() string {
+	return "Background jobs are switched off here. Call the tool directly."
+}
+
+func (w words) unknownTool(name string) string {
+	return fmt.Sprintf("There is no tool %q here. The job tools are %s.", clip(name, 64), strings.Join(w.toolNames(), ", "))
+}
+
+func (w words) toolNames() []string {
+	var names []string
+	for _, d := range toolTable {
+		names = append(names, w.rename(d.name))
+	}
+	return names
+}
+
+func (w words) unknownField(tool, field string, fields []string) string {
+	known := "it takes none"
+	if len(fields) > 0 {
+		known = "it takes " + strings.Join(fields, ", ")
+	}
+	return fmt.Sprintf("%s has no field %q; %s.", w.rename(tool), clip(field, 64), known)
+}
+
+func (w words) missingField(tool, field string) string {
+	return fmt.Sprintf("%s needs the field %q.", w.rename(tool), field)
+}
+
+func (w words) wrongType(tool, field, want string) string {
+	return fmt.Sprintf("The field %q of %s must be %s.", field, w.rename(tool), want)
+}
+
+func (w words) notAnObject(tool string) string {
+	return fmt.Sprintf("The arguments of %s must be one JSON object.", w.rename(tool))
+}
+
+func (w words) notAllowed(err *NotAllowedError, allowed []string) string {
+	list := "None of your tools can run in the background."
+	if len(allowed) > 0 {
+		list = "These can run in the background: " + clip(strings.Join(allowed, ", "), 2000) + "."
+	}
+	return fmt.Sprintf("%q cannot run as a job: %s. %s", clip(err.Tool, 64), err.Reason, list)
+}
+
+func (w words) atCapacity(l List) string {
+	return fmt.Sprintf("%d of %d jobs run already, so nothing was started. %s one that has ended, wait for one, or %s one; then start again.",
+		l.Running, l.MaxRunning, w.rename(toolCollect), w.rename(toolCancel))
+}
+
+func (w words) startFailed(err error) string {
+	return "It could not be started, and nothing runs: " + strings.TrimPrefix(err.Error(), "jobs: ") + "."
+}
+
+// jobError explains an error about one job.
+func (w words) jobError(err error) string {
+	var je *JobError
+	if !errors.As(err, &je) {
+		return err.Error()
+	}
+	id := clip(je.ID, 40)
+	switch {
+	case errors.Is(err, ErrCollected):
+		return fmt.Sprintf("The result of %s was handed out before; it ended as: %s. It is in your earlier messages.", id, je.Job.Outcome())
+	case errors.Is(err, ErrExpired):
+		return fmt.Sprintf("%s ended some time ago and is no longer remembered. If its result still matters, start it again.", id)
+	case !validID(je.ID):
+		return fmt.Sprintf("%q is not a job id. Ids look like job_0123456789abcdef; %s shows yours.", id, w.rename(toolList))
+	}
+	return fmt.Sprintf("There is no job %s. %s shows your jobs.", id, w.rename(toolList))
+}
+
+// startError explains why a job was not started.
+func (w words) startError(err error, l List) string {
+	var refused *NotAllowedError
+	switch {
+	case errors.Is(err, ErrAtCapacity):
+		return w.atCapacity(l)
+	case errors.Is(err, ErrClosed):
+		return "The session is ending, so no job can be started any more."
+	case errors.Is(err, ErrDisabled):
+		return w.disabled()
+	case errors.As(err, &refused):
+		return w.notAllowed(refused, nil)
+	}
+	return w.startFailed(err)
+}
+
+func (w words) hostFailed(v any) string {
+	return fmt.Sprintf("The host failed while it answered (%s). The jobs are not affected; %s shows them.", clip(fmt.Sprint(v), 200), w.rename(toolList))
+}
+
+func (w words) noResolver() string {
+	return "This host cannot start tools as jobs. Call the tool directly."
+}
+
+// callError is the error text inside a failed result.
+func (w words) callError(s Snapshot) string {
+	switch {
+	case s.Reason == ReasonTimeout:
+		return fmt.Sprintf("It was stopped because it ran longer than its timeout, for %s.", s.Elapsed.Round(100*time.Millisecond))
+	case s.Reason == ReasonOutputLimit:
+		return "It was stopped because it wrote more than it may."
+	case s.Reason == ReasonUnreaped:
+		return "It was told to stop, but the system does not let go of it."
+	case s.Reason == ReasonInternal:
+		return "It broke down: " + clip(fmt.Sprint(s.Err), 1000)
+	case s.State == Cancelled:
+		return "It was stopped before it was done."
+	case s.Signal != 0:
+		return fmt.Sprintf("It was killed by %s.", s.Signal)
+	case s.ExitCode > 0:
+		return fmt.Sprintf("It failed with exit code %d.", s.ExitCode)
+	}
+	return "It failed: " + clip(fmt.Sprint(s.Err), 1000)
+}
+
+// clip shortens s to n bytes or a little less, on a character boundary.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}
