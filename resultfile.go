@@ -254,7 +254,7 @@ func (r *resultFile) join(f *os.File, log *RingBuf) {
 	}
 	from := max(r.off, fi.Size()-joinLimit)
 	data, _ := io.ReadAll(io.NewSectionReader(f, from, fi.Size()-from))
-	log.Skip(from - r.off)
+	log.drop(from - r.off)
 	log.Write(data)
 	r.off = from + int64(len(data))
 }

@@ -2,7 +2,7 @@ package jobs
 
 import (
 	"io"
-	"slices"
+	"sort"
 	"sync"
 )
 
@@ -26,7 +26,8 @@ type RingBuf struct {
 	sealed  bool   // the head takes no more: it is full, or a gap follows it
 	tail    []byte // grows up to tailCap; wraps only at that size
 	stored  int64  // bytes ever put into tail
-	runs    []run  // the contiguous runs in tail, oldest first
+	runs    []run  // the contiguous runs in tail, oldest first, from gone on
+	gone    int    // runs that have been overwritten
 	written int64  // as total, for holders of mu
 	frozen  bool   // takes no more
 
@@ -109,16 +110,6 @@ func (b *RingBuf) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Skip counts n bytes as written and dropped, without touching what is kept.
-// It does nothing if n < 1.
-func (b *RingBuf) Skip(n int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if n > 0 && !b.frozen {
-		b.skip(n)
-	}
-}
-
 // Stats returns how many bytes were written, and how many of those are no
 // longer kept. It does not wait for readers or writers of bytes.
 func (b *RingBuf) Stats() (total, dropped int64) {
@@ -148,23 +139,24 @@ func (b *RingBuf) Log() Log {
 	defer b.mu.Unlock()
 	var l Log
 	kept := int64(0)
-	for off := int64(0); ; {
-		at, span := b.find(off)
-		if span == 0 {
-			break
-		}
-		data := make([]byte, span)
-		b.copyOut(data, at)
-		if n := len(l.Pieces); n > 0 && at == off {
-			l.Pieces[n-1].Data = append(l.Pieces[n-1].Data, data...)
-		} else {
-			l.Pieces = append(l.Pieces, Piece{From: at, Data: data})
-		}
-		off = at + span
+	for off, span := b.find(0); span > 0; off, span = b.find(off + span) {
+		p := Piece{From: off, Data: make([]byte, span)}
+		b.copyOut(p.Data, off)
+		l.Pieces = append(l.Pieces, p)
 		kept += span
 	}
 	l.Total, l.Dropped = b.written, b.written-kept
 	return l
+}
+
+// drop counts n bytes as written and dropped, without touching what is kept.
+// It does nothing if n < 1.
+func (b *RingBuf) drop(n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n > 0 && !b.frozen {
+		b.skip(n)
+	}
 }
 
 // freeze makes the log final.
@@ -178,7 +170,7 @@ func (b *RingBuf) freeze() {
 func (b *RingBuf) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.head, b.tail, b.runs = nil, nil, nil
+	b.head, b.tail, b.runs, b.gone = nil, nil, nil, 0
 }
 
 // readFrom appends what one call of read puts into the log's own memory, so
@@ -190,41 +182,44 @@ func (b *RingBuf) readFrom(read func([]byte) (int, error)) (int, error) {
 	if b.frozen {
 		return 0, io.ErrClosedPipe
 	}
-	if b.written == 0 || b.headCap+b.tailCap == 0 {
-		probe := make([]byte, b.probeSize())
-		n, err := read(probe)
+	if b.written > 0 && (b.headRoom() > 0 || b.tailCap >= minRead) {
+		n, err := read(b.space(1))
 		if n > 0 {
-			b.write(probe[:n])
+			b.commit(n)
 		}
 		return n, err
 	}
-	space := b.space(1)
-	n, err := read(space)
+	// A log that keeps little, or nothing, still reads much at once.
+	apart := make([]byte, minRead)
+	if b.written == 0 && b.tailCap >= minRead {
+		apart = apart[:1]
+	}
+	n, err := read(apart)
 	if n > 0 {
-		b.commit(n)
+		b.write(apart[:n])
 	}
 	return n, err
 }
 
-func (b *RingBuf) probeSize() int {
-	if b.headCap+b.tailCap == 0 {
-		return 4096 // it is thrown away anyway
-	}
-	return 1
-}
+// minRead is the least that is asked for at once, save at the very beginning
+// and where the ring wraps.
+const minRead = 4096
 
 // The methods below need mu.
 
 func (b *RingBuf) write(p []byte) {
-	if over := len(p) - b.headRoom() - b.tailCap; over > 0 {
-		// More than can be kept: take the head's part, pass over the middle.
-		room := b.headRoom()
-		if room > 0 {
-			b.commit(copy(b.space(room), p[:room]))
-		}
+	room := min(b.headRoom(), len(p))
+	b.store(p[:room])
+	p = p[room:]
+	if over := len(p) - b.tailCap; over > 0 {
 		b.skip(int64(over))
-		p = p[room+over:]
+		p = p[over:]
 	}
+	b.store(p)
+}
+
+// store puts p where there is room for it: the head first, then the tail.
+func (b *RingBuf) store(p []byte) {
 	for len(p) > 0 {
 		n := copy(b.space(len(p)), p)
 		b.commit(n)
@@ -234,9 +229,12 @@ func (b *RingBuf) write(p []byte) {
 
 func (b *RingBuf) skip(n int64) {
 	b.sealed = true
-	b.written += n
+	b.written += max(0, min(n, maxWritten-b.written)) // a sparse file can claim any size
 	b.count()
 }
+
+// maxWritten bounds what skip counts, far from where an int64 ends.
+const maxWritten = 1 << 62
 
 func (b *RingBuf) headRoom() int {
 	if b.sealed {
@@ -246,24 +244,31 @@ func (b *RingBuf) headRoom() int {
 }
 
 // space returns where the next bytes go, as much as is contiguous. It grows
-// the log if there is no room for want bytes. The slice is empty only if
-// nothing is kept.
+// the log if there is no room for want bytes. The slice is empty only if no
+// end is kept.
 func (b *RingBuf) space(want int) []byte {
 	if room := b.headRoom(); room > 0 {
-		if cap(b.head) < len(b.head)+min(want, room) {
-			b.head = slices.Grow(b.head, min(room, max(want, 512)))
+		if used := len(b.head); cap(b.head)-used < min(want, room) {
+			b.head = append(make([]byte, 0, grown(used, want, 512, b.headCap)), b.head...)
 		}
-		return b.head[len(b.head):min(cap(b.head), b.headCap)]
+		return b.head[len(b.head):cap(b.head)]
 	}
 	if b.tailCap == 0 {
 		return nil
 	}
-	if size := int64(len(b.tail)); b.stored >= size && size < int64(b.tailCap) {
-		grown := make([]byte, min(max(2*len(b.tail), len(b.tail)+want, 4096), b.tailCap))
-		copy(grown, b.tail)
-		b.tail = grown
+	if used := len(b.tail); b.stored >= int64(used) && used < b.tailCap {
+		b.tail = append(make([]byte, 0, grown(used, want, 4096, b.tailCap)), b.tail...)
+		b.tail = b.tail[:cap(b.tail)]
 	}
 	return b.tail[b.stored%int64(len(b.tail)):]
+}
+
+// grown returns the size that a buffer of used bytes grows to for want more.
+func grown(used, want, least, most int) int {
+	if want >= most-used {
+		return most
+	}
+	return min(max(2*used, used+want, least), most)
 }
 
 // commit counts the n bytes just put where space said.
@@ -272,16 +277,24 @@ func (b *RingBuf) commit(n int) {
 		b.head = b.head[:len(b.head)+n]
 		b.sealed = len(b.head) == b.headCap
 	} else {
-		if k := len(b.runs); k == 0 || b.runs[k-1].off+b.stored-b.runs[k-1].at != b.written {
-			b.runs = append(b.runs, run{off: b.written, at: b.stored})
+		if k := len(b.runs); k == 0 || b.end(k-1) != b.written {
+			b.addRun(run{off: b.written, at: b.stored})
 		}
 		b.stored += int64(n)
-		for oldest := b.oldest(); len(b.runs) > 1 && b.runs[1].at <= oldest; {
-			b.runs = slices.Delete(b.runs, 0, 1)
+		for oldest := b.oldest(); b.gone+1 < len(b.runs) && b.runs[b.gone+1].at <= oldest; {
+			b.gone++
 		}
 	}
 	b.written += int64(n)
 	b.count()
+}
+
+func (b *RingBuf) addRun(r run) {
+	if len(b.runs) == cap(b.runs) && 2*b.gone >= len(b.runs) {
+		b.runs = b.runs[:copy(b.runs, b.runs[b.gone:])]
+		b.gone = 0
+	}
+	b.runs = append(b.runs, r)
 }
 
 // count publishes the totals.
@@ -307,40 +320,52 @@ func (b *RingBuf) clamp(from int64) int64 {
 // find returns the first kept offset at or after from, and how many bytes are
 // kept from there without a gap; if there is none, the end and 0.
 func (b *RingBuf) find(from int64) (off, span int64) {
-	if n := int64(len(b.head)); from < n {
-		return from, n - from
-	}
-	oldest := b.oldest()
-	for i, r := range b.runs {
-		begin := r.off + max(0, oldest-r.at)
-		end := r.off + b.stored - r.at
-		if i+1 < len(b.runs) {
-			end = r.off + b.runs[i+1].at - r.at
+	head := int64(len(b.head))
+	if from < head {
+		// The tail may go on where the head ends.
+		if off, span := b.findTail(head); off == head {
+			head += span
 		}
-		if from < end {
-			off = max(from, begin)
-			return off, end - off
-		}
+		return from, head - from
 	}
-	return b.written, 0
+	return b.findTail(from)
+}
+
+func (b *RingBuf) findTail(from int64) (off, span int64) {
+	i := b.runAt(from)
+	if i == len(b.runs) {
+		return b.written, 0
+	}
+	r := b.runs[i]
+	off = max(from, r.off+max(0, b.oldest()-r.at))
+	return off, b.end(i) - off
+}
+
+// runAt returns the number of the first run that ends after off.
+func (b *RingBuf) runAt(off int64) int {
+	return b.gone + sort.Search(len(b.runs)-b.gone, func(i int) bool { return off < b.end(b.gone+i) })
+}
+
+// end returns the offset after the last byte of run i.
+func (b *RingBuf) end(i int) int64 {
+	next := b.stored
+	if i+1 < len(b.runs) {
+		next = b.runs[i+1].at
+	}
+	return b.runs[i].off + next - b.runs[i].at
 }
 
 // copyOut fills p with kept bytes from off; find has said that they are there.
 func (b *RingBuf) copyOut(p []byte, off int64) {
+	if off < int64(len(b.head)) {
+		n := copy(p, b.head[off:])
+		p, off = p[n:], off+int64(n)
+	}
 	if len(p) == 0 {
 		return
 	}
-	if off < int64(len(b.head)) {
-		copy(p, b.head[off:])
-		return
-	}
-	var r run
-	for _, r = range slices.Backward(b.runs) {
-		if r.off <= off {
-			break
-		}
-	}
-	pos := (r.at + off - r.off) % int64(len(b.tail))
+	i := b.runAt(off)
+	pos := (b.runs[i].at + off - b.runs[i].off) % int64(len(b.tail))
 	n := copy(p, b.tail[pos:])
 	copy(p[n:], b.tail)
 }

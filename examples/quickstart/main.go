@@ -1,6 +1,7 @@
-// Quickstart plays an agent host on real work: it starts jobs in the
-// background, does something else meanwhile, checks, collects, cancels a
-// runaway, and proves at the end that no process is left.
+// Quickstart plays a model and its host on real work. The model starts jobs in
+// the background, thinks on, looks, collects, and cancels a runaway, all by
+// tool calls whose JSON is shown both ways; the host proves at the end that no
+// process is left.
 //
 // Run it in the root of the module:
 //
@@ -11,6 +12,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -60,27 +62,24 @@ echo "$$ $!"
 while :; do sleep 1; done
 `
 
-// walk is the tour. Each step prints what the host learns and checks it.
+// walk is the dialogue, turn by turn. Each step shows what the model calls and
+// what it reads, and checks that it is true.
 func (t *tour) walk() error {
-	t.title("The agent starts four jobs, and has an id for each at once")
-	vet := t.start("vet", "go", "vet", ".")
-	test := t.start("test", "go", "test", "-count=1", "-run", "TestRingBuf", ".")
-	count := t.start("count", "sh", "-c", summary)
-	wild := t.start("runaway", "sh", "-c", runaway)
-	if t.err != nil {
-		return t.err
-	}
+	t.title("The model starts four jobs, and has an id for each at once")
+	vet := t.start("go_vet", nil)
+	test := t.start("go_test", map[string]string{"run": "TestRingBuf"})
+	count := t.start("count", nil)
+	wild := t.start("runaway", nil)
 
-	t.title("It goes on thinking: it counts the module's code itself")
+	t.title("It goes on thinking; meanwhile the host counts the module's code itself")
 	files, lines := t.countCode()
 
-	t.title("It looks at a job; looking changes nothing")
-	t.check(vet)
-	t.check(wild)
+	t.title("It looks at jobs; looking changes nothing")
+	t.look(vet)
+	t.look(wild)
 
 	t.title("It collects results, each as soon as its job ends")
-	r := t.collect(count)
-	t.sameNumbers(r, files, lines)
+	t.sameNumbers(t.collect(count), files, lines)
 	t.passed(t.collect(vet))
 	t.passed(t.collect(test))
 	t.collectedOnce(test)
@@ -88,7 +87,29 @@ func (t *tour) walk() error {
 	t.title("It cancels the job that will not stop: TERM, 1 s grace, KILL, proof")
 	t.cancelRunaway(wild)
 
+	t.title("It asks for what must not run in the background, and is told why")
+	t.refused("user__ask")
+
 	t.title("Nothing is left to do")
-	t.listIsEmpty(wild)
+	t.listIsEmpty()
 	return t.err
+}
+
+// resolve turns a call of one of the declared tools into what to run.
+func resolve(_ context.Context, tool string, args json.RawMessage) (jobs.Spec, error) {
+	var in struct{ Run string }
+	if err := json.Unmarshal(args, &in); err != nil {
+		return jobs.Spec{}, err
+	}
+	switch tool {
+	case "go_vet":
+		return jobs.Spec{Argv: []string{"go", "vet", "."}}, nil
+	case "go_test":
+		return jobs.Spec{Argv: []string{"go", "test", "-count=1", "-run", in.Run, "."}}, nil
+	case "count":
+		return jobs.Spec{Argv: []string{"sh", "-c", summary}}, nil
+	case "runaway":
+		return jobs.Spec{Argv: []string{"sh", "-c", runaway}}, nil
+	}
+	return jobs.Spec{}, fmt.Errorf("no such tool: %s", tool)
 }

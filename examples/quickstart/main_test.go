@@ -38,7 +38,7 @@ func TestInterruptingTheTourLeavesNothingBehind(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.Start())
 	r := bufio.NewReader(stdout)
-	for line := ""; !strings.Contains(line, "check"); {
+	for line := ""; !strings.Contains(line, "job__check"); {
 		line, err = r.ReadString('\n')
 		require.NoError(t, err)
 	}
@@ -46,6 +46,6 @@ func TestInterruptingTheTourLeavesNothingBehind(t *testing.T) {
 	rest, err := io.ReadAll(r)
 	require.NoError(t, err)
 	require.Error(t, c.Wait(), "an interrupted tour has not shown everything")
-	require.Contains(t, string(rest), "runaway  cancelled, shutdown, SIGKILL")
+	require.Contains(t, string(rest), "runaway: cancelled, shutdown, SIGKILL")
 	require.Contains(t, string(rest), "none is alive")
 }

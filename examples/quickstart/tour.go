@@ -7,27 +7,49 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/agentjobs/jobs"
 )
 
-// A tour is one walk through the package. Its steps do nothing once err is
+// A tour is one dialogue with the package. Its steps do nothing once err is
 // set.
 type tour struct {
 	ctx   context.Context
 	s     *jobs.Supervisor
+	tools *jobs.Toolset
 	begun time.Time
-	tools map[string]string // tool names by job id
-	pids  []int             // every process that must be gone in the end
+	ids   []string
+	pids  []int // every process that must be gone in the end
+	chars int   // of calls and answers
 	err   error
 }
 
 func newTour(ctx context.Context, s *jobs.Supervisor) *tour {
-	return &tour{ctx: ctx, s: s, begun: time.Now(), tools: make(map[string]string)}
+	return &tour{
+		ctx: ctx,
+		s:   s,
+		tools: s.Toolset(jobs.ToolsetOptions{
+			Declared: []string{"go_vet", "go_test", "count", "runaway", "user__ask"},
+			Resolve:  resolve,
+		}),
+		begun: time.Now(),
+	}
+}
+
+// A reply is what the tour needs to know of an answer.
+type reply struct {
+	Status     string
+	JobID      string `json:"job_id"`
+	Tool       string
+	ExitCode   *int `json:"exit_code"`
+	Signal     string
+	Result     json.RawMessage
+	OutputTail string `json:"output_tail"`
+	Message    string
+	Survivors  []struct{ PID int }
+	Jobs       []struct{ ID string }
 }
 
 func (t *tour) title(text string) {
@@ -37,8 +59,8 @@ func (t *tour) title(text string) {
 }
 
 // say prints one line of the transcript.
-func (t *tour) say(verb, format string, args ...any) {
-	fmt.Printf("  %5.1fs  %-8s %s\n", time.Since(t.begun).Seconds(), verb, fmt.Sprintf(format, args...))
+func (t *tour) say(mark, format string, args ...any) {
+	fmt.Printf("%6.1fs %s %s\n", time.Since(t.begun).Seconds(), mark, fmt.Sprintf(format, args...))
 }
 
 // expect makes the tour fail unless what it has just shown is true.
@@ -48,102 +70,103 @@ func (t *tour) expect(truth bool, format string, args ...any) {
 	}
 }
 
-func (t *tour) start(tool string, argv ...string) (id string) {
+// call makes one call as a model would and shows both sides of it.
+func (t *tour) call(name string, args map[string]any) (r reply) {
 	if t.err != nil {
-		return ""
+		return r
 	}
-	begun := time.Now()
-	snap, err := t.s.Start(t.ctx, jobs.Spec{Tool: tool, Argv: argv})
+	in, err := json.Marshal(args)
 	if err != nil {
 		t.err = err
-		return ""
+		return r
 	}
-	t.tools[snap.ID] = tool
-	t.pids = append(t.pids, snap.PID)
-	t.say("start", "%-8s %s (pid %d, %v)", tool, snap.ID, snap.PID, time.Since(begun).Round(100*time.Microsecond))
-	t.expect(snap.State == jobs.Running, "%s runs", tool)
-	return snap.ID
-}
-
-func (t *tour) check(id string) {
-	if t.err != nil {
-		return
+	t.say("model ▸", "%s %s", name, in)
+	out, isError := t.tools.Call(t.ctx, name, in)
+	t.say("host  ◂", "%s", out)
+	t.chars += len(in) + len(out)
+	t.err = json.Unmarshal(out, &r)
+	t.expect(isError == (r.Status == "error"), "errors are marked as such")
+	if t.err == nil {
+		t.err = t.ctx.Err() // Ctrl-C ends a wait with an answer; it is the end of the tour
 	}
-	snap, err := t.s.Check(id)
-	if t.err = err; err != nil {
-		return
-	}
-	t.say("check", "%-8s %s for %.1f s, %d bytes of output", snap.Tool, snap.State, snap.Elapsed.Seconds(), snap.OutputTotal)
-	again, err := t.s.Check(id)
-	t.expect(err == nil && !(snap.Ended() && !again.Ended()), "%s can be looked at again", snap.Tool)
-}
-
-func (t *tour) collect(id string) jobs.Result {
-	if t.err != nil {
-		return jobs.Result{}
-	}
-	r, err := t.s.Collect(t.ctx, id)
-	if err != nil {
-		t.err = fmt.Errorf("collecting %s: %w", t.tools[id], err)
-		return jobs.Result{}
-	}
-	t.say("collect", "%-8s %s after %.1f s", r.Tool, r.Outcome(), r.Elapsed.Seconds())
-	t.expect(r.OutputTotal == r.OutputDropped+int64(len(r.Output.Bytes())), "every byte of %s is accounted for", r.Tool)
 	return r
 }
 
-// passed shows what a job printed last and expects it to have succeeded.
-func (t *tour) passed(r jobs.Result) {
+func (t *tour) start(tool string, toolArgs map[string]string) (id string) {
+	args := map[string]any{"tool": tool}
+	if toolArgs != nil {
+		text, _ := json.Marshal(toolArgs)
+		args["arguments"] = string(text)
+	}
+	begun := time.Now()
+	r := t.call("job__start", args)
 	if t.err != nil {
-		return
+		return ""
 	}
-	out := bytes.TrimSpace(r.Output.Bytes())
-	last := out[bytes.LastIndexByte(out, '\n')+1:]
-	if len(last) == 0 {
-		last = []byte("(printed nothing)")
+	t.expect(r.Status == "ok" && time.Since(begun) < 5*time.Second, "%s was started without waiting for it", tool)
+	t.ids = append(t.ids, r.JobID)
+	if snap, err := t.s.Check(r.JobID); err == nil && snap.PID != 0 {
+		t.pids = append(t.pids, snap.PID)
 	}
-	t.say("", "%-8s %s", "", last)
-	t.expect(r.State == jobs.Completed && r.ExitCode == 0, "%s succeeded:\n%s", r.Tool, out)
-	t.expect(!bytes.Contains(out, []byte("no tests to run")), "%s ran tests", r.Tool)
+	return r.JobID
+}
+
+func (t *tour) look(id string) {
+	r := t.call("job__check", map[string]any{"id": id})
+	t.expect(r.Status == "running" || r.Status == "completed", "%s runs or is done", id)
+}
+
+// collect takes a result, however many waits that needs.
+func (t *tour) collect(id string) (r reply) {
+	for t.err == nil {
+		r = t.call("job__collect", map[string]any{"id": id})
+		if r.Status != "running" {
+			break
+		}
+	}
+	return r
+}
+
+// passed expects a job to have succeeded.
+func (t *tour) passed(r reply) {
+	t.expect(r.Status == "completed" && r.ExitCode != nil && *r.ExitCode == 0, "%s succeeded", r.Tool)
+	t.expect(!strings.Contains(r.OutputTail, "no tests to run"), "%s ran tests", r.Tool)
 }
 
 // sameNumbers compares the result of the counting job with what the host
 // counted itself.
-func (t *tour) sameNumbers(r jobs.Result, files, lines int) {
+func (t *tour) sameNumbers(r reply, files, lines int) {
 	if t.err != nil {
 		return
 	}
-	t.say("", "%-8s result %s", "", r.File.JSON())
 	var got struct{ Files, Lines int }
-	if t.err = json.Unmarshal(r.File.JSON(), &got); t.err != nil {
-		return
-	}
+	t.err = json.Unmarshal(r.Result, &got)
 	t.expect(got.Files == files && got.Lines == lines, "the job counted what the host did: %d files, %d lines", files, lines)
 }
 
 func (t *tour) collectedOnce(id string) {
-	if t.err != nil {
-		return
-	}
-	_, err := t.s.Collect(t.ctx, id)
-	t.say("collect", "%-8s again: %v", t.tools[id], err)
-	t.expect(errors.Is(err, jobs.ErrCollected), "a result is handed out once")
+	r := t.call("job__collect", map[string]any{"id": id})
+	t.expect(r.Status == "error", "a result is handed out once")
+}
+
+func (t *tour) refused(tool string) {
+	r := t.call("job__start", map[string]any{"tool": tool})
+	t.expect(r.Status == "error" && strings.Contains(r.Message, tool), "%s is refused", tool)
+	t.expect(t.err != nil || t.tools.Backgroundable(tool) != nil, "the policy says so too")
 }
 
 func (t *tour) countCode() (files, lines int) {
 	if t.err != nil {
 		return 0, 0
 	}
-	names, err := filepath.Glob("*.go")
-	if t.err = err; err == nil && len(names) == 0 {
-		t.err = errors.New("no Go files here: run it in the root of the module")
-	}
+	names, err := goFiles()
 	for _, name := range names {
-		data, err := os.ReadFile(name)
-		t.err = errors.Join(t.err, err)
+		data, readErr := os.ReadFile(name)
+		err = errors.Join(err, readErr)
 		lines += bytes.Count(data, []byte("\n"))
 	}
-	t.say("think", "%d files, %d lines, while %d jobs run", len(names), lines, t.s.List().Running)
+	t.err = err
+	t.say("       ", "%d files, %d lines, while %d jobs run", len(names), lines, t.s.List().Running)
 	return len(names), lines
 }
 
@@ -154,41 +177,32 @@ func (t *tour) cancelRunaway(id string) {
 		return
 	}
 	chunk, err := t.s.Output(id, 0, 0)
-	if err != nil {
-		t.err = err
-		return
-	}
 	var leader, child int
-	if _, err := fmt.Sscan(string(chunk.Data), &leader, &child); err != nil {
-		t.err = fmt.Errorf("the runaway did not tell its pids: %q", chunk.Data)
+	if err == nil {
+		_, err = fmt.Sscan(string(chunk.Data), &leader, &child)
+	}
+	if err != nil {
+		t.err = fmt.Errorf("the runaway did not tell its pids: %w", err)
 		return
 	}
 	t.pids = append(t.pids, child)
-	t.say("look", "%-8s process %d, and %d in a session of its own; both alive: %v", "", leader, child, alive(leader) && alive(child))
+	t.say("       ", "process %d, and %d in a session of its own; both alive: %v", leader, child, alive(leader) && alive(child))
 	t.expect(alive(leader) && alive(child), "the runaway and its child are alive")
 
 	begun := time.Now()
-	r, err := t.s.Cancel(t.ctx, id)
-	if err != nil {
-		t.err = fmt.Errorf("cancelling the runaway: %w", err)
-		return
-	}
+	r := t.call("job__cancel", map[string]any{"id": id})
 	took := time.Since(begun)
-	t.say("cancel", "%-8s %s, in %.1f s", r.Tool, r.Outcome(), took.Seconds())
-	t.expect(r.State == jobs.Cancelled && r.Signal == 9, "the runaway was killed")
+	t.expect(r.Status == "cancelled" && r.Signal == "SIGKILL", "the runaway was killed")
 	t.expect(took >= time.Second, "it had its second of grace")
-	t.expect(len(r.Survivors) == 0, "no survivor: %v", r.Survivors)
+	t.expect(len(r.Survivors) == 0 && !alive(leader) && !alive(child), "both are dead")
 }
 
-// listIsEmpty takes the last result and shows that no job is left.
-func (t *tour) listIsEmpty(last string) {
-	t.collect(last)
-	if t.err != nil {
-		return
+func (t *tour) listIsEmpty() {
+	r := t.call("job__list", map[string]any{})
+	t.expect(len(r.Jobs) == 0, "no job is left")
+	if t.err == nil {
+		t.say("       ", "the dialogue took %d characters", t.chars)
 	}
-	l := t.s.List()
-	t.say("list", "%d jobs, %d of %d slots taken", len(l.Jobs), l.Running, l.MaxRunning)
-	t.expect(len(l.Jobs) == 0 && l.Running == 0, "no job is left")
 }
 
 // leave closes the supervisor and proves that no process is left of any job,
@@ -196,9 +210,9 @@ func (t *tour) listIsEmpty(last string) {
 func (t *tour) leave(ctx context.Context) error {
 	report, err := t.s.Close(ctx)
 	for _, snap := range report.Stopped {
-		t.say("close", "%-8s %s", snap.Tool, snap.Outcome())
+		t.say("close  ", "%s: %s", snap.Tool, snap.Outcome())
 	}
-	left := marked(t.tools)
+	left := marked(t.ids)
 	for _, pid := range t.pids {
 		if alive(pid) {
 			left = append(left, pid)
@@ -207,35 +221,6 @@ func (t *tour) leave(ctx context.Context) error {
 	if len(left) > 0 {
 		return errors.Join(err, fmt.Errorf("not true: nothing is left; these processes are: %v", left))
 	}
-	t.say("proof", "of %d processes of %d jobs none is alive", len(t.pids), len(t.tools))
+	t.say("proof  ", "of the processes of %d jobs none is alive", len(t.ids))
 	return err
-}
-
-// alive reports whether a process runs. A zombie does not: it waits for its
-// parent to read its exit code.
-func alive(pid int) bool {
-	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil {
-		_, state, _ := strings.Cut(string(stat), ") ")
-		return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
-	}
-	p, err := os.FindProcess(pid)
-	return err == nil && p.Signal(syscall.Signal(0)) == nil
-}
-
-// marked returns the live processes that carry the id of one of our jobs in
-// their environment, where the system shows it.
-func marked(ids map[string]string) []int {
-	var pids []int
-	files, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, file := range files {
-		env, _ := os.ReadFile(file)
-		for id := range ids {
-			var pid int
-			fmt.Sscanf(file, "/proc/%d/", &pid)
-			if bytes.Contains(env, []byte(jobs.EnvJob+"=")) && bytes.Contains(env, []byte(id)) && alive(pid) {
-				pids = append(pids, pid)
-			}
-		}
-	}
-	return pids
 }
