@@ -55,6 +55,7 @@ type job struct {
 	told      bool // the end has been told, or is queued as a notice
 	refused   bool // the start was refused while the work had begun
 	collected bool
+	dismissed bool          // it was cancelled, and the one who did that has the result
 	looked    lookState     // what a model has seen of it
 	place     *list.Element // in the registry's list of ended jobs
 }
@@ -391,7 +392,11 @@ func (s *Supervisor) consume(j *job) (Result, error) {
 func (s *Supervisor) peek(j *job) (Result, error) {
 	r := s.resultOf(j)
 	// Looked at last: somebody may have consumed it while it was being copied.
-	if s.snapshotOf(j).Collected {
+	s.mu.Lock()
+	collected := j.collected
+	j.dismissed = j.endState == Cancelled
+	s.mu.Unlock()
+	if collected {
 		return Result{}, s.jobError(j, ErrCollected)
 	}
 	return r, nil

@@ -440,8 +440,10 @@ func (s *Supervisor) Cancel(ctx context.Context, id string) (Result, error) {
 	return s.peek(j)
 }
 
-// List returns the jobs that run and those that ended and were not collected,
-// in the order they were started.
+// List returns the jobs that run and those that ended and wait to be
+// collected, in the order they were started. Jobs that Cancel has stopped are
+// left out once it has returned: nobody waits for them, though Collect still
+// has their results.
 func (s *Supervisor) List() List {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -510,7 +512,7 @@ type Report struct {
 
 // A List is the state of a Supervisor at one moment.
 type List struct {
-	// Jobs holds running and finished, not collected jobs by order of start.
+	// Jobs holds the jobs by order of start.
 	Jobs []Snapshot
 	// Running counts the slots taken, MaxRunning is how many there are.
 	Running, MaxRunning int

@@ -170,7 +170,7 @@ func (r *registry) selectJobs(want func(*job) bool) []*job {
 func (r *registry) list() List {
 	r.evict(time.Now())
 	l := List{Running: r.slots, MaxRunning: r.maxRunning}
-	l.Jobs = snapshots(r.selectJobs(func(j *job) bool { return !j.collected }))
+	l.Jobs = snapshots(r.selectJobs(func(j *job) bool { return !j.collected && !j.dismissed }))
 	return l
 }
 
@@ -181,7 +181,7 @@ func (r *registry) report(stopped []*job) Report {
 		was[j] = true
 	}
 	rep.Stopped = snapshots(stopped)
-	rep.Uncollected = snapshots(r.selectJobs(func(j *job) bool { return !j.collected && !was[j] }))
+	rep.Uncollected = snapshots(r.selectJobs(func(j *job) bool { return !j.collected && !j.dismissed && !was[j] }))
 	return rep
 }
 

@@ -49,7 +49,7 @@ func run(ctx context.Context) error {
 // result file; what it prints is only for whoever looks meanwhile.
 const summary = `
 files=$(ls *.go)
-for f in $files; do echo "reading $f"; done
+echo "reading $(echo "$files" | wc -l) files"
 printf '{"files": %d, "lines": %d}\n' "$(echo "$files" | wc -l)" "$(cat $files | wc -l)" >"$LLM_OUTPUT"
 `
 
