@@ -31,12 +31,15 @@ func (c *command) find() error {
 			continue
 		}
 		path := filepath.Join(dir, name)
-		err := executable(path)
-		if err == nil {
+		fi, err := os.Stat(path)
+		if err != nil {
+			continue // not there, or nobody could tell
+		}
+		if err = executable(path, fi); err == nil {
 			c.path = path
 			return nil
 		}
-		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && unusable == nil {
+		if unusable == nil {
 			unusable = &fs.PathError{Op: "exec", Path: path, Err: err}
 		}
 	}
@@ -46,12 +49,8 @@ func (c *command) find() error {
 	return c.fail(StagePath, &exec.Error{Name: name, Err: exec.ErrNotFound}, "give an absolute path, or set PATH in Env")
 }
 
-// executable returns nil if path is a file that this process may execute.
-func executable(path string) error {
-	fi, err := os.Stat(path)
-	if err != nil {
-		return errors.Unwrap(err)
-	}
+// executable returns nil if this process may execute the file.
+func executable(path string, fi fs.FileInfo) error {
 	if fi.IsDir() {
 		return syscall.EISDIR
 	}

@@ -14,14 +14,17 @@ func openNoFollow(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 }
 
+// A fileID tells files apart, whatever their names.
+type fileID struct{ device, inode uint64 }
+
 // diskUse returns how many bytes of disk a file takes, however long it claims
-// to be, and how many names it has; zeros if there is no such file.
-func diskUse(path string) (bytes int64, links uint64) {
+// to be, and which file it is; zeros if there is none.
+func diskUse(path string) (bytes int64, id fileID) {
 	var st unix.Stat_t
 	if unix.Lstat(path, &st) != nil {
-		return 0, 0
+		return 0, fileID{}
 	}
-	return int64(st.Blocks) * 512, uint64(st.Nlink)
+	return int64(st.Blocks) * 512, fileID{uint64(st.Dev), uint64(st.Ino)}
 }
 
 // afterHole returns the offset of the first data at or after from, so that

@@ -85,7 +85,7 @@ type functionOutput struct{ j *job }
 func (o functionOutput) Write(p []byte) (int, error) {
 	n, err := o.j.out.Write(p)
 	if n > 0 {
-		o.j.noteOutput()
+		o.j.noteOutput(n)
 	}
 	return n, err
 }

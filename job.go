@@ -31,7 +31,7 @@ type job struct {
 
 	lastOutput atomic.Int64 // time since started, as nanoseconds
 	late       atomic.Int64 // bytes thrown away after the end
-	overLimit  atomic.Bool  // the stop for limit has been requested
+	written    atomic.Int64 // bytes written to standard output and error
 
 	// hurried is done when nobody may be waited for any more.
 	hurried context.Context
@@ -451,19 +451,12 @@ func (s *Supervisor) awaitIdle() {
 	}
 }
 
-// noteOutput records that the job has just written something, and asks for its
+// noteOutput records that the job has just written n bytes, and asks for its
 // end if that was more than it may write.
-func (j *job) noteOutput() {
+func (j *job) noteOutput(n int) {
 	j.lastOutput.Store(int64(time.Since(j.started)))
-	if j.limit == 0 || j.overLimit.Load() {
-		return
-	}
-	total, _ := j.out.Stats()
-	if j.errOut != nil {
-		more, _ := j.errOut.Stats()
-		total += more
-	}
-	if total > j.limit && !j.overLimit.Swap(true) {
+	before := j.written.Add(int64(n)) - int64(n)
+	if j.limit > 0 && before <= j.limit && before+int64(n) > j.limit {
 		j.requestStop(ReasonOutputLimit)
 	}
 }

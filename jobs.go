@@ -36,6 +36,11 @@
 //
 // # Platforms
 //
+// Descriptors that the host has inherited, or that C code opened, may lack the
+// close-on-exec flag. On Linux each Start sets it on all but the standard
+// three, so that none reaches a job; a host that means to hand descriptors on
+// through [syscall.Exec] must clear it again.
+//
 // On Linux a running job costs two descriptors, two goroutines and no thread;
 // where the kernel has no pidfd (before 5.4, or hidden by a sandbox) it costs
 // a thread. Stray processes outside the job's group are found through /proc.
@@ -48,10 +53,12 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 )
@@ -235,7 +242,10 @@ func New(cfg Config) (*Supervisor, error) {
 	s := &Supervisor{cfg: cfg, host: new(host), closed: make(chan struct{})}
 	s.idle.L = &s.mu
 	s.reg.init(cfg)
-	s.dir.parent = cfg.TempDir
+	s.dir.parent, err = filepath.Abs(cmp.Or(cfg.TempDir, os.TempDir()))
+	if err != nil {
+		return nil, fmt.Errorf("jobs: Config.TempDir: %w", err)
+	}
 	return s, nil
 }
 

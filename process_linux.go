@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -85,9 +86,8 @@ type linuxTree struct {
 	mu     sync.Mutex
 	reaped bool
 
-	// stolen is when, in ticks, the leader was found to be reaped by somebody
-	// else; 0 if it was not.
-	stolen atomic.Uint64
+	exitTicks atomic.Uint64 // when the leader's exit was first seen
+	stolen    atomic.Bool   // somebody else has reaped the leader
 
 	terminated bool
 	members    []*member
@@ -95,6 +95,7 @@ type linuxTree struct {
 
 // start starts the process of job id.
 func (h *host) start(c *command, attr *os.ProcAttr, id string) (tree, error) {
+	closeOnExec()
 	t := &linuxTree{host: h, id: id, fd: -1, born: time.Now(), ticks: bootTicks()}
 	if pidfdWorks() {
 		attr.Sys.PidFD = &t.fd
@@ -114,10 +115,26 @@ func (h *host) start(c *command, attr *os.ProcAttr, id string) (tree, error) {
 	return t, nil
 }
 
+// closeOnExec keeps descriptors without the flag from reaching a job. Go opens
+// all of its own with it; those that were inherited, or that C code opened, are
+// left.
+func closeOnExec() {
+	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return
+	}
+	// Before Linux 5.11.
+	names, _ := os.ReadDir("/proc/self/fd")
+	for _, name := range names {
+		if fd, err := strconv.Atoi(name.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+}
+
 func (t *linuxTree) pid() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.reaped || t.stolen.Load() != 0 {
+	if t.reaped || t.stolen.Load() {
 		return 0
 	}
 	return t.leader
@@ -131,20 +148,26 @@ func (t *linuxTree) peek(flags int) bool {
 		kind, n = unix.P_PID, t.leader // a non-blocking pidfd does not wait
 	}
 	var info unix.Siginfo
-	if waitidRetry(kind, n, &info, unix.WEXITED|unix.WNOWAIT|flags) != nil {
-		t.stolen.CompareAndSwap(0, bootTicks()) // ECHILD: it has no child to tell of
-		return true
+	err := waitidRetry(kind, n, &info, unix.WEXITED|unix.WNOWAIT|flags)
+	if err == nil && info.Signo == 0 {
+		return false
 	}
-	return info.Signo != 0
+	if err != nil {
+		t.stolen.Store(true) // ECHILD: there is no child to tell of
+	}
+	t.exitTicks.CompareAndSwap(0, bootTicks())
+	return true
 }
 
-// lastTicks returns the latest start of a process that the leader's number can
-// identify as the job's.
-func (t *linuxTree) lastTicks() uint64 {
-	if stolen := t.stolen.Load(); stolen != 0 {
-		return stolen
+// pinned reports whether the leader is unreaped, so that its number means it
+// and nobody else.
+func (t *linuxTree) pinned() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.reaped {
+		t.peek(unix.WNOHANG)
 	}
-	return math.MaxUint64
+	return !t.reaped && !t.stolen.Load()
 }
 
 func waitidRetry(kind, n int, info *unix.Siginfo, flags int) error {
@@ -209,7 +232,7 @@ func (t *linuxTree) signalGroup(sig unix.Signal) error {
 		}
 		groupByPidfd.Store(false)
 	}
-	if t.reaped || t.stolen.Load() != 0 {
+	if t.reaped || t.peek(unix.WNOHANG) && t.stolen.Load() {
 		return nil
 	}
 	return signal(-1, t.leader, true, sig)
@@ -261,7 +284,7 @@ func (t *linuxTree) reap() ending {
 	}
 	t.reaped = true
 	var info unix.Siginfo
-	if t.stolen.Load() == 0 && waitidRetry(kind, n, &info, unix.WEXITED|unix.WNOHANG) == nil && info.Signo != 0 {
+	if !t.stolen.Load() && waitidRetry(kind, n, &info, unix.WEXITED|unix.WNOHANG) == nil && info.Signo != 0 {
 		return exitOf(&info)
 	}
 	if t.pidfd != nil {

@@ -51,7 +51,7 @@ func (p *pump) run() {
 	// One read for each turn, so that a deadline set by stop ends the loop even
 	// while a flood never lets a read find the pipe empty.
 	for p.conn.Read(fill) == nil && n > 0 && err == nil {
-		p.j.noteOutput()
+		p.j.noteOutput(n)
 	}
 }
 
@@ -114,7 +114,7 @@ func (p *pump) stop() {
 				return
 			}
 			taken += n
-			p.j.noteOutput()
+			p.j.noteOutput(n)
 		}
 	})
 }

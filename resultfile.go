@@ -22,7 +22,9 @@ const (
 )
 
 // A privateDir is the one directory of a supervisor that only its user can
-// enter. Names in it cannot be planted by others.
+// enter. Names in it cannot be planted by others. It holds two more: one whose
+// files jobs are told, and one with a link to each of them, so that a job that
+// removes the directory of its result does not remove what watches it.
 type privateDir struct {
 	parent string
 
@@ -52,11 +54,26 @@ func (d *privateDir) use(gone string) (string, error) {
 		return d.path, nil
 	}
 	path, err := os.MkdirTemp(d.parent, "agentjobs-")
-	if err == nil {
-		d.path, d.spare = path, nil
+	if err != nil {
+		return "", err
 	}
-	return path, err
+	err = errors.Join(os.Mkdir(filepath.Join(path, toldDir), 0o700), os.Mkdir(filepath.Join(path, linkDir), 0o700))
+	if err != nil {
+		os.RemoveAll(path)
+		return "", err
+	}
+	if gone != "" {
+		os.RemoveAll(gone) // what is left of it
+	}
+	d.path, d.spare = path, nil
+	return path, nil
 }
+
+// The directories inside a privateDir.
+const (
+	toldDir = "out"
+	linkDir = "links"
+)
 
 // remove takes the directory away with all that is in it.
 func (d *privateDir) remove() {
@@ -92,7 +109,7 @@ func (d *privateDir) newFile() (names, error) {
 func (d *privateDir) create(dir string) (names, error) {
 	d.mu.Lock()
 	d.last++
-	link := filepath.Join(dir, "result-"+strconv.Itoa(d.last))
+	link := filepath.Join(dir, linkDir, strconv.Itoa(d.last))
 	d.mu.Unlock()
 	f, err := os.OpenFile(link, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -100,15 +117,20 @@ func (d *privateDir) create(dir string) (names, error) {
 	}
 	f.Close()
 	n := names{path: freshPath(dir), link: link}
-	if os.Link(link, n.path) != nil {
+	err = os.Link(link, n.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		os.Remove(link)
+		return names{}, err
+	}
+	if err != nil {
 		n.path = link // some file systems have no links
 	}
 	return n, nil
 }
 
-// freshPath returns a path in dir that was never used.
+// freshPath returns a path that was never used.
 func freshPath(dir string) string {
-	return filepath.Join(dir, rand.Text())
+	return filepath.Join(dir, toldDir, rand.Text())
 }
 
 func (d *privateDir) takeSpare(dir string) (names, bool) {
@@ -133,7 +155,7 @@ func (d *privateDir) recycle(link string) {
 	dir := d.path
 	d.mu.Unlock()
 	n := names{path: freshPath(dir), link: link}
-	if filepath.Dir(link) != dir || !untouched(link) || os.Link(link, n.path) != nil {
+	if filepath.Dir(link) != filepath.Join(dir, linkDir) || !untouched(link) || os.Link(link, n.path) != nil {
 		os.Remove(link)
 		return
 	}
@@ -291,9 +313,8 @@ func (r *resultFile) release() {
 // disk returns how much disk the job's result takes, under its name and under
 // that of a file it unlinked but may still be writing.
 func (r *resultFile) disk() int64 {
-	used, links := diskUse(r.link)
-	if links < 2 && r.link != r.path {
-		more, _ := diskUse(r.path)
+	used, file := diskUse(r.link)
+	if more, other := diskUse(r.path); other != file {
 		used += more
 	}
 	return used

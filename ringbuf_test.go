@@ -248,11 +248,11 @@ func TestRingBufCutsBetweenBytesNotRunes(t *testing.T) {
 	requireKept(t, b, 18, piece(0, "日"), piece(14, "\xac語"))
 }
 
-func TestRingBufSkipLeavesAGap(t *testing.T) {
+func TestRingBufDropLeavesAGap(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
 		head, tail int
-		ops        []any // text to write, numbers to skip
+		ops        []any // text to write, numbers to drop
 		total      int64
 		want       []jobs.Piece
 	}{
@@ -288,7 +288,7 @@ func TestRingBufSkipLeavesAGap(t *testing.T) {
 	}
 }
 
-func TestRingBufSkipTakesHugeCounts(t *testing.T) {
+func TestRingBufDropTakesHugeCounts(t *testing.T) {
 	b := jobs.NewRingBuf(2, 4)
 	b.Write([]byte("abc"))
 	b.Drop(1 << 40)
@@ -625,7 +625,7 @@ func (m *ringModel) write(p []byte) {
 	}
 }
 
-func (m *ringModel) skip(n int64) {
+func (m *ringModel) drop(n int64) {
 	if n > 0 {
 		m.total += n
 		m.gap = true
@@ -733,9 +733,9 @@ func (p *ringProgram) run(t testing.TB) {
 			if op == 6 {
 				n = 1 << (p.next() % 48)
 			}
-			step = fmt.Sprintf("Skip of %d", n)
+			step = fmt.Sprintf("Drop of %d", n)
 			b.Drop(n)
-			m.skip(n)
+			m.drop(n)
 		case 7:
 			from := int64(p.length(m)) << (p.next() % 16)
 			if p.next()%2 > 0 {

@@ -48,6 +48,7 @@ func newMember(st procStat, grouped bool) *member {
 	}
 	// Only now is it certain that the number means who was seen.
 	if !m.alive() {
+		m.reapIfOurs()
 		m.close()
 		return nil
 	}
@@ -140,20 +141,41 @@ func (t *linuxTree) look() []Process {
 	if !procUsable() {
 		return nil
 	}
+	for pinned := t.pinned(); ; pinned = false {
+		q := t.query(pinned)
+		if !t.lookNarrow(q) && !t.host.sweeper.ask(q) {
+			break
+		}
+		// Had the leader been reaped by somebody else meanwhile, its number may
+		// have been given to a stranger: what it said would be worth nothing.
+		if pinned && !t.pinned() {
+			continue
+		}
+		t.remember(q)
+		break
+	}
+	return t.known()
+}
+
+func (t *linuxTree) query(pinned bool) *query {
 	q := &query{
 		id:     t.id,
 		leader: t.leader,
+		pinned: pinned,
 		since:  t.ticks,
-		until:  t.lastTicks(),
+		exit:   t.exitTicks.Load(),
 		roots:  make(map[int]uint64),
 		done:   make(chan struct{}),
 	}
 	for _, m := range t.members {
 		q.roots[m.stat.pid] = m.stat.start
 	}
-	if !t.lookNarrow(q) && !t.host.sweeper.ask(q) {
-		return t.known()
-	}
+	return q
+}
+
+// remember takes hold of what a look has found, and reaps what had become this
+// process's own.
+func (t *linuxTree) remember(q *query) {
 	for _, pid := range q.orphans {
 		waitidRetry(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOHANG)
 	}
@@ -165,7 +187,6 @@ func (t *linuxTree) look() []Process {
 			t.members = append(t.members, m)
 		}
 	}
-	return t.known()
 }
 
 func (t *linuxTree) alone() bool { return len(t.members) == 0 }
@@ -245,13 +266,22 @@ func (h *host) lastPID(buf []byte) (int, bool) {
 type query struct {
 	id     string
 	leader int
+	pinned bool           // the leader is not reaped: its number is its own
 	since  uint64         // no process of the job is older
-	until  uint64         // later processes are not known by the leader's number
+	exit   uint64         // when the leader's exit was seen
 	roots  map[int]uint64 // pid → start of processes known before
 
 	found   []procStat // alive, besides the leader
 	orphans []int      // zombies of the job that are children of this process
 	done    chan struct{}
+}
+
+// names reports whether the leader's number n, found with process e, means the
+// leader. Once somebody else has reaped it the number can be a stranger's; as
+// that of a session or group it still means ours in whatever is older than the
+// leader's exit.
+func (q *query) names(n int, e *procEntry) bool {
+	return q.pinned || n != e.pid && n != e.ppid && e.start < q.exit
 }
 
 // A sweeper walks through /proc on behalf of all jobs of a supervisor. At most
@@ -406,8 +436,8 @@ func (m *matcher) owner(e *procEntry) *query {
 // session, the group or the parent; by earlier acquaintance; or by the
 // environment.
 func (m *matcher) direct(e *procEntry) *query {
-	for _, n := range [...]int{e.pid, e.session, e.pgrp, e.ppid} {
-		if q := m.byLeader[n]; q != nil && e.start <= q.until {
+	for _, n := range [...]int{e.pid, e.ppid, e.session, e.pgrp} {
+		if q := m.byLeader[n]; q != nil && q.names(n, e) {
 			return q
 		}
 	}
@@ -466,13 +496,17 @@ func readEnviron(pid int, buf []byte) []byte {
 type procStat struct {
 	pid, ppid, pgrp, session int
 	state                    byte
-	exiting                  bool   // past the last instruction of its program
+	exiting                  bool // past the last instruction of its program
+	threads                  int
 	start                    uint64 // hundredths of a second after boot
 	name                     string
 }
 
-// dead reports whether the process has ended, reaped or not.
-func (s procStat) dead() bool { return s.state == 'Z' || s.state == 'X' || s.state == 'x' }
+// dead reports whether the process has ended, reaped or not. One whose first
+// thread alone has ended looks like a zombie with more than one thread.
+func (s procStat) dead() bool {
+	return s.threads <= 1 && (s.state == 'Z' || s.state == 'X' || s.state == 'x')
+}
 
 func readStat(pid int, buf []byte) (procStat, bool) {
 	line, ok := readProc("/proc/"+strconv.Itoa(pid)+"/stat", buf)
@@ -495,12 +529,13 @@ func parseStat(pid int, line []byte) (procStat, bool) {
 	}
 	st := procStat{pid: pid, state: f[0][0], name: string(line[open+1 : end])}
 	const pfExiting = 4 // PF_EXITING of include/linux/sched.h
-	var errs [5]error
+	var errs [6]error
 	flags, err := strconv.ParseUint(string(f[6]), 10, 64)
 	st.exiting, errs[4] = flags&pfExiting != 0, err
 	st.ppid, errs[0] = strconv.Atoi(string(f[1]))
 	st.pgrp, errs[1] = strconv.Atoi(string(f[2]))
 	st.session, errs[2] = strconv.Atoi(string(f[3]))
+	st.threads, errs[5] = strconv.Atoi(string(f[17]))
 	st.start, errs[3] = strconv.ParseUint(string(f[19]), 10, 64)
 	return st, errors.Join(errs[:]...) == nil
 }
