@@ -341,6 +341,7 @@ type procEntry struct {
 	procStat
 	asked bool   // owner is set
 	owner *query // the job it belongs to, if any
+	read  bool   // the environment has been read
 }
 
 func (t procTable) add(pid int, buf []byte) {
@@ -389,8 +390,23 @@ func (t procTable) answer(batch []*query) {
 			m.byRoot[pid] = q
 		}
 	}
+	// In the midst of an exec a process shows no environment. It is asked again,
+	// a few times: one that has none at all looks the same.
+	for pause := time.Millisecond; ; pause *= 2 {
+		for _, e := range t {
+			m.owner(e)
+		}
+		if m.unclear == 0 || pause > 8*time.Millisecond {
+			break
+		}
+		time.Sleep(pause)
+		m.unclear = 0
+		for _, e := range t {
+			e.asked = e.asked && e.owner != nil
+		}
+	}
 	for pid, e := range t {
-		q := m.owner(e)
+		q := e.owner
 		switch {
 		case q == nil || pid == q.leader:
 		case !e.dead():
@@ -413,6 +429,7 @@ type matcher struct {
 	byRoot   map[int]*query
 	byID     map[string]*query
 	environ  []byte // reused
+	unclear  int    // processes that showed no environment
 }
 
 // owner returns the query that e belongs to, by what it is itself or by its
@@ -444,10 +461,14 @@ func (m *matcher) direct(e *procEntry) *query {
 	if q := m.byRoot[e.pid]; q != nil && q.roots[e.pid] == e.start {
 		return q
 	}
-	if e.dead() {
-		return nil // a zombie has no environment left
+	if e.read || e.dead() || e.kernel {
+		return nil
 	}
-	for id := range m.jobIDs(e.pid) {
+	m.environ = readEnviron(e.pid, m.environ)
+	if e.read = len(m.environ) > 0; !e.read {
+		m.unclear++
+	}
+	for id := range jobIDs(m.environ) {
 		if q := m.byID[id]; q != nil {
 			return q
 		}
@@ -455,11 +476,10 @@ func (m *matcher) direct(e *procEntry) *query {
 	return nil
 }
 
-// jobIDs yields the elements of the id chain in a process's environment.
-func (m *matcher) jobIDs(pid int) func(yield func(string) bool) {
+// jobIDs yields the elements of the id chain in an environment.
+func jobIDs(environ []byte) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
-		m.environ = readEnviron(pid, m.environ)
-		for kv := range bytes.SplitSeq(m.environ, []byte{0}) {
+		for kv := range bytes.SplitSeq(environ, []byte{0}) {
 			chain, ok := bytes.CutPrefix(kv, []byte(EnvJob+"="))
 			if !ok {
 				continue
@@ -474,11 +494,12 @@ func (m *matcher) jobIDs(pid int) func(yield func(string) bool) {
 }
 
 // readEnviron reads the environment a process was started with, into buf if
-// there is room. Processes of other users keep theirs to themselves.
+// there is room. Processes of other users keep theirs to themselves: as nothing
+// of them is ours to signal, they show a NUL.
 func readEnviron(pid int, buf []byte) []byte {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/environ", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return buf[:0]
+		return append(buf[:0], 0)
 	}
 	defer unix.Close(fd)
 	buf = buf[:0]
@@ -497,6 +518,7 @@ type procStat struct {
 	pid, ppid, pgrp, session int
 	state                    byte
 	exiting                  bool // past the last instruction of its program
+	kernel                   bool // a thread of the kernel
 	threads                  int
 	start                    uint64 // hundredths of a second after boot
 	name                     string
@@ -528,10 +550,10 @@ func parseStat(pid int, line []byte) (procStat, bool) {
 		return procStat{}, false
 	}
 	st := procStat{pid: pid, state: f[0][0], name: string(line[open+1 : end])}
-	const pfExiting = 4 // PF_EXITING of include/linux/sched.h
+	const pfExiting, pfKthread = 0x4, 0x200000 // of include/linux/sched.h
 	var errs [6]error
 	flags, err := strconv.ParseUint(string(f[6]), 10, 64)
-	st.exiting, errs[4] = flags&pfExiting != 0, err
+	st.exiting, st.kernel, errs[4] = flags&pfExiting != 0, flags&pfKthread != 0, err
 	st.ppid, errs[0] = strconv.Atoi(string(f[1]))
 	st.pgrp, errs[1] = strconv.Atoi(string(f[2]))
 	st.session, errs[2] = strconv.Atoi(string(f[3]))
