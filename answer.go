@@ -25,6 +25,9 @@ const (
 	// noticesPerAnswer is how many notices ride along in one answer.
 	noticesPerAnswer = 8
 
+	// nameLimit bounds names and tags that the host has given.
+	nameLimit = 200
+
 	// maxResultDepth bounds the nesting of a result that is handed on as JSON.
 	maxResultDepth = 512
 )
@@ -70,6 +73,17 @@ type jobLine struct {
 	Captured    int64   `json:"output_bytes_captured"`
 }
 
+// about is the answer that tells how a job stands.
+func about(s Snapshot) answer {
+	return answer{Status: string(s.State), ID: s.ID, Tool: readable(s.Tool, nameLimit), ElapsedSecs: seconds(s.Elapsed)}
+}
+
+// captured counts the bytes of a job's output.
+func (s Snapshot) captured() *int64 {
+	n := s.OutputTotal + s.StderrTotal
+	return &n
+}
+
 func failed(message string) answer {
 	return answer{Status: statusError, Message: message}
 }
@@ -107,8 +121,7 @@ func (a *answer) tail(l logs, s Snapshot, o TextOptions, limit int) {
 			body, truncated = cut, true
 		}
 	}
-	captured := s.OutputTotal + s.StderrTotal
-	a.OutputTail, a.Captured, a.TailTruncated = &body, &captured, truncated
+	a.OutputTail, a.Captured, a.TailTruncated = &body, s.captured(), truncated
 }
 
 // lastRunes returns the last n characters of s.

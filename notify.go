@@ -36,7 +36,7 @@ type Notice struct {
 // MarshalJSON gives the notice in the words of the tools, with the next thing
 // to do.
 func (n Notice) MarshalJSON() ([]byte, error) {
-	return encodeJSON(n.view(noRename))
+	return encodeJSON(n.view(newWords(nil)))
 }
 
 // A noticeView is the JSON face of a Notice.
@@ -54,20 +54,20 @@ type noticeView struct {
 	Dropped     int     `json:"dropped,omitempty"`
 }
 
-func (n Notice) view(rename func(string) string) noticeView {
+func (n Notice) view(w words) noticeView {
 	if n.Dropped > 0 {
-		return noticeView{Event: n.Event, Dropped: n.Dropped, NextAction: textSeeList(rename)}
+		return noticeView{Event: n.Event, Dropped: n.Dropped, NextAction: w.listCall()}
 	}
 	v := noticeView{
 		Event:       n.Event,
 		ID:          n.ID,
-		Tool:        n.Tool,
+		Tool:        readable(n.Tool, nameLimit),
 		Status:      n.State,
 		Reason:      n.Reason,
 		Signal:      n.Signal.String(),
 		ElapsedSecs: seconds(n.Elapsed),
-		NextAction:  textCollectCall(rename, n.ID),
-		Tag:         n.Tag,
+		NextAction:  w.collectCall(n.ID),
+		Tag:         readable(n.Tag, nameLimit),
 	}
 	if n.ExitCode >= 0 {
 		v.ExitCode = &n.ExitCode
@@ -80,7 +80,7 @@ var _ json.Marshaler = Notice{}
 // Drain returns the notices that wait, oldest first, and empties the queue:
 // their ends count as told. It returns nil if there is none.
 func (s *Supervisor) Drain() []Notice {
-	return s.takeNotices(maxNotices)
+	return s.takeNotices(maxNotices + 1) // and the one about dropped ones
 }
 
 // takeNotices removes up to k notices from the queue.
@@ -148,6 +148,7 @@ func (n *notices) take(k int) []Notice {
 	if n.dropped > 0 {
 		taken = append(taken, Notice{Event: "notices_dropped", ExitCode: -1, Dropped: n.dropped})
 		n.dropped = 0
+		k--
 	}
 	k = min(k, len(n.queue))
 	taken = append(taken, n.queue[:k]...)

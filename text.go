@@ -7,10 +7,7 @@ import (
 	"time"
 )
 
-// Every sentence meant for a model is in this file. Tool names pass through
-// rename, since a host may have given them others.
-
-func noRename(name string) string { return name }
+// Every sentence meant for a model is in this file.
 
 // Descriptions of tools and their fields.
 const (
@@ -30,26 +27,49 @@ const (
 	textFullResult = "Show the whole result, not only its last 50,000 characters."
 )
 
-// words make the sentences of one Toolset.
-type words struct {
-	rename func(string) string
+// words make the sentences of one Toolset. They hold the names of the tools,
+// since a host may have given them others.
+type words map[string]string
+
+// newWords asks the host for the names of the tools, once. A rename that
+// panics, or that gives nothing or one name twice, changes none.
+func newWords(rename func(string) string) (w words) {
+	plain, renamed := make(words), make(words)
+	for _, t := range toolTable {
+		plain[t.name] = t.name
+	}
+	defer func() {
+		if recover() != nil {
+			w = plain
+		}
+	}()
+	if rename == nil {
+		return plain
+	}
+	taken := map[string]bool{"": true}
+	for _, t := range toolTable {
+		name := rename(t.name)
+		if taken[name] {
+			return plain
+		}
+		taken[name], renamed[t.name] = true, name
+	}
+	return renamed
 }
 
-func textCollectCall(rename func(string) string, id string) string {
-	return fmt.Sprintf(`%s {"id":%q}`, rename(toolCollect), id)
+func (w words) collectCall(id string) string {
+	return fmt.Sprintf(`%s {"id":%q}`, w[toolCollect], id)
 }
 
-func textSeeList(rename func(string) string) string {
-	return rename(toolList) + " {}"
-}
+func (w words) listCall() string { return w[toolList] + " {}" }
 
 func (w words) started() string {
 	return fmt.Sprintf("Started; whether it succeeds is not known yet. Go on: you will be told when it ends. %s waits for the result, %s looks, %s stops it.",
-		w.rename(toolCollect), w.rename(toolCheck), w.rename(toolCancel))
+		w[toolCollect], w[toolCheck], w[toolCancel])
 }
 
 func (w words) endedNotCollected() string {
-	return fmt.Sprintf("It has ended; %s hands out the result.", w.rename(toolCollect))
+	return fmt.Sprintf("It has ended; %s hands out the result.", w[toolCollect])
 }
 
 func (w words) alreadyCollected() string {
@@ -57,26 +77,33 @@ func (w words) alreadyCollected() string {
 }
 
 func (w words) unchanged() string {
-	return fmt.Sprintf("nothing new; %s waits for the end", w.rename(toolCollect))
+	return fmt.Sprintf("nothing new; %s waits for the end", w[toolCollect])
 }
 
 func (w words) stillRunning(waited time.Duration) string {
-	return fmt.Sprintf("It still runs after a wait of %.0f s. Do something else, then collect again; or %s it.", waited.Seconds(), w.rename(toolCancel))
+	return fmt.Sprintf("It still runs after a wait of %.0f s. Do something else, then collect again; or %s it.", waited.Seconds(), w[toolCancel])
 }
 
 func (w words) stopped(s Snapshot) string {
 	switch {
 	case len(s.Survivors) > 0:
 		return "It was told to stop, but the processes named in survivors could not be killed."
+	case s.Reason == ReasonUnreaped:
+		return "It was told to stop and does not; it keeps its place until it ends. Go on without it."
 	case s.State == Cancelled:
 		return "Stopped; none of its processes is left."
 	}
-	return fmt.Sprintf("It had ended before, so nothing was stopped; %s hands out the result.", w.rename(toolCollect))
+	return fmt.Sprintf("It had ended before, so nothing was stopped; %s hands out the result.", w[toolCollect])
 }
 
-func (w words) notDone(err error) string {
+func (w words) notDone(err error, s Snapshot) string {
+	if s.State == Cancelling {
+		return fmt.Sprintf("The wait was interrupted (%v); the stop goes on.", err)
+	}
 	return fmt.Sprintf("The wait was interrupted (%v); the job goes on.", err)
 }
+
+func (w words) policyFailed() string { return "the host's policy failed on it" }
 
 // Errors.
 
@@ -85,13 +112,13 @@ func (w words) disabled() string {
 }
 
 func (w words) unknownTool(name string) string {
-	return fmt.Sprintf("There is no tool %q here. The job tools are %s.", clip(name, 64), strings.Join(w.toolNames(), ", "))
+	return fmt.Sprintf("There is no tool %q here. The job tools are %s.", readable(name, 64), strings.Join(w.toolNames(), ", "))
 }
 
 func (w words) toolNames() []string {
 	var names []string
 	for _, d := range toolTable {
-		names = append(names, w.rename(d.name))
+		names = append(names, w[d.name])
 	}
 	return names
 }
@@ -101,36 +128,36 @@ func (w words) unknownField(tool, field string, fields []string) string {
 	if len(fields) > 0 {
 		known = "it takes " + strings.Join(fields, ", ")
 	}
-	return fmt.Sprintf("%s has no field %q; %s.", w.rename(tool), clip(field, 64), known)
+	return fmt.Sprintf("%s has no field %q; %s.", w[tool], readable(field, 64), known)
 }
 
 func (w words) missingField(tool, field string) string {
-	return fmt.Sprintf("%s needs the field %q.", w.rename(tool), field)
+	return fmt.Sprintf("%s needs the field %q.", w[tool], field)
 }
 
 func (w words) wrongType(tool, field, want string) string {
-	return fmt.Sprintf("The field %q of %s must be %s.", field, w.rename(tool), want)
+	return fmt.Sprintf("The field %q of %s must be %s.", field, w[tool], want)
 }
 
 func (w words) notAnObject(tool string) string {
-	return fmt.Sprintf("The arguments of %s must be one JSON object.", w.rename(tool))
+	return fmt.Sprintf("The arguments of %s must be one JSON object.", w[tool])
 }
 
 func (w words) notAllowed(err *NotAllowedError, allowed []string) string {
 	list := "None of your tools can run in the background."
 	if len(allowed) > 0 {
-		list = "These can run in the background: " + clip(strings.Join(allowed, ", "), 2000) + "."
+		list = "These can run in the background: " + readable(strings.Join(allowed, ", "), 2000) + "."
 	}
-	return fmt.Sprintf("%q cannot run as a job: %s. %s", clip(err.Tool, 64), err.Reason, list)
+	return fmt.Sprintf("%q cannot run as a job: %s. %s", readable(err.Tool, 64), readable(err.Reason, 2000), list)
 }
 
 func (w words) atCapacity(l List) string {
-	return fmt.Sprintf("%d of %d jobs run already, so nothing was started. %s one that has ended, wait for one, or %s one; then start again.",
-		l.Running, l.MaxRunning, w.rename(toolCollect), w.rename(toolCancel))
+	return fmt.Sprintf("%d of %d jobs run already, so nothing was started. Wait for one with %s, or stop one with %s; then start again.",
+		l.Running, l.MaxRunning, w[toolCollect], w[toolCancel])
 }
 
 func (w words) startFailed(err error) string {
-	return "It could not be started, and nothing runs: " + strings.TrimPrefix(err.Error(), "jobs: ") + "."
+	return "It could not be started, and nothing runs: " + readable(strings.TrimPrefix(err.Error(), "jobs: "), 4000) + "."
 }
 
 // jobError explains an error about one job.
@@ -139,20 +166,20 @@ func (w words) jobError(err error) string {
 	if !errors.As(err, &je) {
 		return err.Error()
 	}
-	id := clip(je.ID, 40)
+	id := readable(je.ID, 40)
 	switch {
 	case errors.Is(err, ErrCollected):
 		return fmt.Sprintf("The result of %s was handed out before; it ended as: %s. It is in your earlier messages.", id, je.Job.Outcome())
 	case errors.Is(err, ErrExpired):
 		return fmt.Sprintf("%s ended some time ago and is no longer remembered. If its result still matters, start it again.", id)
 	case !validID(je.ID):
-		return fmt.Sprintf("%q is not a job id. Ids look like job_0123456789abcdef; %s shows yours.", id, w.rename(toolList))
+		return fmt.Sprintf("%q is not a job id. Ids look like job_0123456789abcdef; %s shows yours.", id, w[toolList])
 	}
-	return fmt.Sprintf("There is no job %s. %s shows your jobs.", id, w.rename(toolList))
+	return fmt.Sprintf("There is no job %s. %s shows your jobs.", id, w[toolList])
 }
 
 // startError explains why a job was not started.
-func (w words) startError(err error, l List) string {
+func (w words) startError(err error, l List, allowed []string) string {
 	var refused *NotAllowedError
 	switch {
 	case errors.Is(err, ErrAtCapacity):
@@ -162,13 +189,13 @@ func (w words) startError(err error, l List) string {
 	case errors.Is(err, ErrDisabled):
 		return w.disabled()
 	case errors.As(err, &refused):
-		return w.notAllowed(refused, nil)
+		return w.notAllowed(refused, allowed)
 	}
 	return w.startFailed(err)
 }
 
 func (w words) hostFailed(v any) string {
-	return fmt.Sprintf("The host failed while it answered (%s). The jobs are not affected; %s shows them.", clip(fmt.Sprint(v), 200), w.rename(toolList))
+	return fmt.Sprintf("The host failed while it answered (%s). The jobs are not affected; %s shows them.", readable(fmt.Sprint(v), 200), w[toolList])
 }
 
 func (w words) noResolver() string {
@@ -185,7 +212,7 @@ func (w words) callError(s Snapshot) string {
 	case s.Reason == ReasonUnreaped:
 		return "It was told to stop, but the system does not let go of it."
 	case s.Reason == ReasonInternal:
-		return "It broke down: " + clip(fmt.Sprint(s.Err), 1000)
+		return "It broke down: " + readable(fmt.Sprint(s.Err), 1000)
 	case s.State == Cancelled:
 		return "It was stopped before it was done."
 	case s.Signal != 0:
@@ -193,13 +220,19 @@ func (w words) callError(s Snapshot) string {
 	case s.ExitCode > 0:
 		return fmt.Sprintf("It failed with exit code %d.", s.ExitCode)
 	}
-	return "It failed: " + clip(fmt.Sprint(s.Err), 1000)
+	return "It failed: " + readable(fmt.Sprint(s.Err), 1000)
 }
 
-// clip shortens s to n bytes or a little less, on a character boundary.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
+// readable makes s fit to be read by a model: no control characters, and not
+// longer than n bytes or a little more.
+func readable(s string, n int) string {
+	cut := len(s) > n
+	if cut {
+		s = s[:n]
 	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
+	s = Log{Pieces: []Piece{{Data: []byte(s)}}}.Text(TextOptions{}).Body
+	if cut {
+		s += "…"
+	}
+	return s
 }

@@ -37,8 +37,8 @@ type ToolsetOptions struct {
 	// [DefaultPolicy].
 	Policy Policy
 
-	// Rename gives the tools other names. It must return a different name for
-	// each and always the same. Nil means no change.
+	// Rename gives the tools other names, a different one for each. It is asked
+	// once, when the Toolset is made. Nil means no change.
 	Rename func(name string) string
 
 	// Resolve turns a call of a declared tool into what to run. args is a JSON
@@ -74,16 +74,13 @@ func (s *Supervisor) Toolset(o ToolsetOptions) *Toolset {
 		resolve:  o.Resolve,
 		explain:  o.ExplainID,
 		wait:     o.Wait,
-		words:    words{rename: o.Rename},
+		words:    newWords(o.Rename),
 	}
 	if t.policy == nil {
 		t.policy = DefaultPolicy
 	}
 	if t.wait <= 0 {
 		t.wait = DefaultToolWait
-	}
-	if t.words.rename == nil {
-		t.words.rename = noRename
 	}
 	return t
 }
@@ -106,7 +103,7 @@ func (t *Toolset) Declarations() []Declaration {
 	ds := make([]Declaration, len(toolTable))
 	for i, tool := range toolTable {
 		ds[i] = Declaration{
-			Name:        t.words.rename(tool.name),
+			Name:        t.words[tool.name],
 			Description: tool.description,
 			Parameters:  tool.schema(),
 		}
@@ -130,7 +127,7 @@ func (t *Toolset) Call(ctx context.Context, name string, args json.RawMessage) (
 	a := t.answer(ctx, name, args)
 	if !t.s.cfg.Disabled {
 		for _, n := range t.s.takeNotices(noticesPerAnswer) {
-			a.Notices = append(a.Notices, n.view(t.words.rename))
+			a.Notices = append(a.Notices, n.view(t.words))
 		}
 	}
 	return a.encode(), a.Status == statusError
@@ -148,7 +145,7 @@ func (t *Toolset) answer(ctx context.Context, name string, args json.RawMessage)
 		return failed(t.words.disabled())
 	}
 	for _, tool := range toolTable {
-		if t.words.rename(tool.name) != name {
+		if t.words[tool.name] != name {
 			continue
 		}
 		in, fault := tool.read(t.words, args)
@@ -171,16 +168,16 @@ func (t *Toolset) start(ctx context.Context, in input) answer {
 	}
 	spec, err := t.resolve(ctx, in.Tool, in.Arguments)
 	if err != nil {
-		return failed(t.words.startError(err, t.s.List()))
+		return failed(t.words.startError(err, t.s.List(), t.backgroundable()))
 	}
 	if spec.Tool == "" {
 		spec.Tool = in.Tool
 	}
 	snap, err := t.s.Start(ctx, spec)
 	if err != nil {
-		return failed(t.words.startError(err, t.s.List()))
+		return failed(t.words.startError(err, t.s.List(), t.backgroundable()))
 	}
-	return answer{Status: "ok", JobID: snap.ID, Tool: snap.Tool, Message: t.words.started()}
+	return answer{Status: "ok", JobID: snap.ID, Tool: readable(snap.Tool, nameLimit), Message: t.words.started()}
 }
 
 func (t *Toolset) check(_ context.Context, in input) answer {
@@ -188,7 +185,8 @@ func (t *Toolset) check(_ context.Context, in input) answer {
 	if err != nil {
 		return t.failedJob(err)
 	}
-	a := answer{Status: string(snap.State), ID: snap.ID, ElapsedSecs: seconds(snap.Elapsed)}
+	a := about(snap)
+	a.Tool = ""
 	if snap.Ended() {
 		a.outcome(snap)
 		a.Message = t.words.endedNotCollected()
@@ -202,10 +200,10 @@ func (t *Toolset) check(_ context.Context, in input) answer {
 			a.Hint = t.words.unchanged()
 		}
 	}
-	if in.TailLines == nil && (a.Unchanged || snap.Ended()) {
+	if snap.Collected || in.TailLines == nil && (a.Unchanged || snap.Ended()) {
 		return a
 	}
-	a.Tool = snap.Tool
+	a.Tool = readable(snap.Tool, nameLimit)
 	a.LeaderExited = snap.LeaderExited && !snap.Ended()
 	a.IdleSecs = seconds(snap.Idle)
 	if chunkLog, err := t.s.logs(in.ID); err == nil {
@@ -218,12 +216,16 @@ func (t *Toolset) collect(ctx context.Context, in input) answer {
 	wait, cancel := context.WithTimeout(ctx, t.wait)
 	defer cancel()
 	r, err := t.s.Collect(wait, in.ID)
+	if err != nil && r.Ended() {
+		r, err = t.s.Collect(context.WithoutCancel(ctx), in.ID) // the end came as the wait did
+	}
 	if err != nil && r.ID != "" {
 		// The wait is over, the job is not.
-		a := answer{Status: string(r.State), ID: r.ID, Tool: r.Tool, ElapsedSecs: seconds(r.Elapsed), Captured: &r.OutputTotal}
+		a := about(r.Snapshot)
+		a.Captured = r.captured()
 		a.Message = t.words.stillRunning(t.wait)
 		if ctx.Err() != nil {
-			a.Message = t.words.notDone(ctx.Err())
+			a.Message = t.words.notDone(ctx.Err(), r.Snapshot)
 		}
 		return a
 	}
@@ -235,23 +237,21 @@ func (t *Toolset) collect(ctx context.Context, in input) answer {
 
 // result is the answer that hands out the result of an ended job.
 func (t *Toolset) result(r Result, in input) answer {
-	a := answer{Status: string(r.State), ID: r.ID, Tool: r.Tool, ElapsedSecs: seconds(r.Elapsed), full: in.FullResult}
+	a := about(r.Snapshot)
+	a.full = in.FullResult
 	a.outcome(r.Snapshot)
 	o := TextOptions{TailLines: in.tailLines(), Full: in.FullResult}
-	blank := r.File.blank()
+	a.Note = r.File.Problem
+	a.Result = r.File.JSON() // "DONE", if it is blank
 	tailCap := TextCap
-	if !blank {
+	if !r.File.blank() {
 		text := r.File.Text(o)
-		a.Result = resultValue(r.File, text)
-		a.ResultTruncated = text.Truncated
-		a.Note = r.File.Problem
+		a.Result, a.ResultTruncated = resultValue(r.File, text), text.Truncated
+		a.Hint = text.Header()
 		tailCap = besideResultCap
-	} else {
-		a.Result = json.RawMessage(`"DONE"`)
-		a.Note = r.File.Problem
 	}
 	if r.State != Completed {
-		a.Result = a.failedResult(t.words.callError(r.Snapshot), blank)
+		a.Result = a.failedResult(t.words.callError(r.Snapshot), r.File.blank())
 	}
 	a.tail(logsOf(r), r.Snapshot, o, tailCap)
 	return a
@@ -259,14 +259,16 @@ func (t *Toolset) result(r Result, in input) answer {
 
 func (t *Toolset) cancel(ctx context.Context, in input) answer {
 	r, err := t.s.Cancel(ctx, in.ID)
-	switch {
-	case err != nil && r.ID != "":
-		return answer{Status: string(r.State), ID: r.ID, Tool: r.Tool, ElapsedSecs: seconds(r.Elapsed), Message: t.words.notDone(ctx.Err())}
-	case err != nil:
+	if err != nil && r.ID == "" {
 		return t.failedJob(err)
 	}
-	a := answer{Status: string(r.State), ID: r.ID, Tool: r.Tool, ElapsedSecs: seconds(r.Elapsed), Message: t.words.stopped(r.Snapshot)}
+	a := about(r.Snapshot)
+	if err != nil && !r.Ended() {
+		a.Message = t.words.notDone(ctx.Err(), r.Snapshot)
+		return a
+	}
 	a.outcome(r.Snapshot)
+	a.Message = t.words.stopped(r.Snapshot)
 	if r.State == Cancelled {
 		a.tail(logsOf(r), r.Snapshot, TextOptions{}, besideResultCap)
 	}
@@ -282,10 +284,10 @@ func (t *Toolset) list(context.Context, input) answer {
 		}
 		a.Jobs = append(a.Jobs, jobLine{
 			ID:          snap.ID,
-			Tool:        snap.Tool,
+			Tool:        readable(snap.Tool, nameLimit),
 			Status:      snap.State,
 			ElapsedSecs: seconds(snap.Elapsed),
-			Captured:    snap.OutputTotal + snap.StderrTotal,
+			Captured:    *snap.captured(),
 		})
 	}
 	return a
@@ -296,7 +298,7 @@ func (t *Toolset) failedJob(err error) answer {
 	var je *JobError
 	if errors.As(err, &je) && errors.Is(err, ErrNotFound) && t.explain != nil {
 		if text := t.explain(je.ID); text != "" {
-			return failed(text)
+			return failed(readable(text, 4000))
 		}
 	}
 	return failed(t.words.jobError(err))

@@ -66,6 +66,11 @@ func DefaultPolicy(tool string) (reason string) {
 // ever tried.
 func (t *Toolset) Backgroundable(tool string) error {
 	reason := t.policyReason(tool)
+	for _, name := range t.words {
+		if name == tool {
+			reason = foregroundOnly[0].reason // a job tool under another name
+		}
+	}
 	if reason == "" && !slices.Contains(t.declared, tool) {
 		reason = "no tool of this name was declared to you"
 	}
@@ -79,7 +84,7 @@ func (t *Toolset) Backgroundable(tool string) error {
 func (t *Toolset) policyReason(tool string) (reason string) {
 	defer func() {
 		if recover() != nil {
-			reason = "the host's policy failed on it"
+			reason = t.words.policyFailed()
 		}
 	}()
 	return t.policy(tool)
