@@ -366,44 +366,49 @@ func (s *Supervisor) Check(id string) (Snapshot, error) {
 // collected; then Output returns [ErrCollected]. Other errors are those of
 // [Supervisor.Check].
 func (s *Supervisor) Output(id string, from int64, max int) (Chunk, error) {
-	return s.read(id, from, s.buffer(max), (*job).output)
+	return s.read(id, from, roomFor(max), (*job).output)
 }
 
 // ReadOutput is [Supervisor.Output] into a buffer of the caller: it returns up
 // to len(buf) bytes and allocates nothing.
 func (s *Supervisor) ReadOutput(id string, from int64, buf []byte) (Chunk, error) {
-	return s.read(id, from, buf, (*job).output)
+	return s.read(id, from, func(*RingBuf) []byte { return buf }, (*job).output)
 }
 
 // Stderr is [Supervisor.Output] for the standard error of a job started with
 // [Spec.SplitStderr]. For other jobs it returns an empty Chunk.
 func (s *Supervisor) Stderr(id string, from int64, max int) (Chunk, error) {
-	return s.read(id, from, s.buffer(max), (*job).stderr)
+	return s.read(id, from, roomFor(max), (*job).stderr)
 }
 
-// buffer returns room for n bytes of output, but no more than a log keeps.
-func (s *Supervisor) buffer(n int) []byte {
-	kept := max(s.cfg.HeadBytes, 0) + max(s.cfg.TailBytes, 0)
-	if n < 1 || n > kept {
-		n = kept
+// roomFor returns a function that makes room for n bytes of a log, or for all
+// of it if n is below 1, but for no more than is kept.
+func roomFor(n int) func(*RingBuf) []byte {
+	return func(ring *RingBuf) []byte {
+		total, dropped := ring.Stats()
+		if kept := int(total - dropped); n < 1 || n > kept {
+			n = kept
+		}
+		return make([]byte, n)
 	}
-	return make([]byte, n)
 }
 
-func (s *Supervisor) read(id string, from int64, buf []byte, log func(*job) *RingBuf) (Chunk, error) {
+func (s *Supervisor) read(id string, from int64, room func(*RingBuf) []byte, log func(*job) *RingBuf) (Chunk, error) {
 	j, err := s.lookup(id)
 	if err != nil {
 		return Chunk{}, err
 	}
 	j.result.look(j.out)
 	s.mu.Lock()
-	ring, ended, collected := log(j), j.ended, j.collected
+	ended := j.ended
 	s.mu.Unlock()
-	if collected {
+	ring := log(j)
+	c := ring.Chunk(room(ring), from)
+	c.EOF = ended && c.Next == c.Total
+	// Looked at last: the log may have been handed out meanwhile.
+	if s.snapshotOf(j).Collected {
 		return Chunk{}, s.jobError(j, ErrCollected)
 	}
-	c := ring.Chunk(buf, from)
-	c.EOF = ended && c.Next == c.Total
 	return c, nil
 }
 

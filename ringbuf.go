@@ -23,7 +23,7 @@ type RingBuf struct {
 	headCap int
 	tailCap int
 	head    []byte
-	sealed  bool   // the head takes no more: it is full, or a gap follows it
+	sealed  bool   // the head takes no more: a gap follows it
 	tail    []byte // grows up to tailCap; wraps only at that size
 	stored  int64  // bytes ever put into tail
 	runs    []run  // the contiguous runs in tail, oldest first, from gone on
@@ -174,29 +174,26 @@ func (b *RingBuf) release() {
 }
 
 // readFrom appends what one call of read puts into the log's own memory, so
-// that nothing is copied twice. read must not wait. The first byte is read
-// apart: a log that never gets one costs no buffer.
+// that nothing is copied twice. read must not wait, and must not touch more of
+// the slice than it fills: the rest holds kept bytes. The first bytes are read
+// apart, as are those of a log that keeps little.
 func (b *RingBuf) readFrom(read func([]byte) (int, error)) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.frozen {
 		return 0, io.ErrClosedPipe
 	}
-	if b.written > 0 && (b.headRoom() > 0 || b.tailCap >= minRead) {
-		n, err := read(b.space(1))
+	if b.written == 0 || b.headRoom() == 0 && b.tailCap < minRead {
+		apart := make([]byte, minRead)
+		n, err := read(apart)
 		if n > 0 {
-			b.commit(n)
+			b.write(apart[:n])
 		}
 		return n, err
 	}
-	// A log that keeps little, or nothing, still reads much at once.
-	apart := make([]byte, minRead)
-	if b.written == 0 && b.tailCap >= minRead {
-		apart = apart[:1]
-	}
-	n, err := read(apart)
+	n, err := read(b.space(1))
 	if n > 0 {
-		b.write(apart[:n])
+		b.commit(n)
 	}
 	return n, err
 }
@@ -244,17 +241,14 @@ func (b *RingBuf) headRoom() int {
 }
 
 // space returns where the next bytes go, as much as is contiguous. It grows
-// the log if there is no room for want bytes. The slice is empty only if no
-// end is kept.
+// the log if there is no room for want bytes. There must be room for one in the
+// head or the tail.
 func (b *RingBuf) space(want int) []byte {
 	if room := b.headRoom(); room > 0 {
 		if used := len(b.head); cap(b.head)-used < min(want, room) {
 			b.head = append(make([]byte, 0, grown(used, want, 512, b.headCap)), b.head...)
 		}
 		return b.head[len(b.head):cap(b.head)]
-	}
-	if b.tailCap == 0 {
-		return nil
 	}
 	if used := len(b.tail); b.stored >= int64(used) && used < b.tailCap {
 		b.tail = append(make([]byte, 0, grown(used, want, 4096, b.tailCap)), b.tail...)
@@ -275,7 +269,6 @@ func grown(used, want, least, most int) int {
 func (b *RingBuf) commit(n int) {
 	if b.headRoom() > 0 {
 		b.head = b.head[:len(b.head)+n]
-		b.sealed = len(b.head) == b.headCap
 	} else {
 		if k := len(b.runs); k == 0 || b.end(k-1) != b.written {
 			b.addRun(run{off: b.written, at: b.stored})
