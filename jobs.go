@@ -406,7 +406,10 @@ func (s *Supervisor) read(id string, from int64, room func(*RingBuf) []byte, log
 	c := ring.Chunk(room(ring), from)
 	c.EOF = ended && c.Next == c.Total
 	// Looked at last: the log may have been handed out meanwhile.
-	if s.snapshotOf(j).Collected {
+	s.mu.Lock()
+	collected := j.collected
+	s.mu.Unlock()
+	if collected {
 		return Chunk{}, s.jobError(j, ErrCollected)
 	}
 	return c, nil
