@@ -7,6 +7,10 @@
 // [Supervisor.Collect], [Supervisor.Cancel] and [Supervisor.List].
 // [Supervisor.Close] ends what is left.
 //
+// What a model reads is made by a [Toolset]: five tools with declarations and
+// answers in JSON. Ends that nobody was told of wait as notices for
+// [Supervisor.Drain].
+//
 // # What a job is
 //
 // A job is a process ([Spec.Argv]) or a function ([Spec.Func]). A process job
