@@ -62,6 +62,11 @@ type answer struct {
 	Notices         []noticeView    `json:"notices,omitempty"`
 
 	full bool // the longer limit holds
+
+	// body is the text of the result, and wrap makes the result of a part of
+	// it; wrap is nil if there is nothing to shorten.
+	body string
+	wrap func(body string) json.RawMessage
 }
 
 // A jobLine is a job in a list.
@@ -97,7 +102,12 @@ func (a *answer) outcome(s Snapshot) {
 		a.ExitCode = &s.ExitCode
 	}
 	a.Signal = s.Signal.String()
-	a.Survivors, a.Leftovers = s.Survivors, s.Leftovers
+	a.Survivors, a.Leftovers = firstFew(s.Survivors), firstFew(s.Leftovers)
+}
+
+// firstFew bounds how many processes an answer names.
+func firstFew(ps []Process) []Process {
+	return ps[:min(len(ps), 20)]
 }
 
 // logs are what was kept of a job's output.
@@ -133,20 +143,27 @@ func lastRunes(s string, n int) string {
 	return s
 }
 
-// resultValue is the JSON of a result: the content itself where that is JSON
+// setResult sets the result of a job: the content itself where that is JSON
 // and whole, the text of cut JSON, else {"output": text}.
-func resultValue(r ResultFile, text Text) json.RawMessage {
-	isJSON := r.isJSON()
-	body := []byte(text.Body)
-	switch {
-	case isJSON && !text.Truncated && json.Valid(body) && depth(body) <= maxResultDepth:
-		return body
-	case isJSON:
-		value, _ := encodeJSON(text.Body)
+func (a *answer) setResult(r ResultFile, text Text) {
+	a.body = text.Body
+	a.wrap = func(body string) json.RawMessage {
+		value, _ := encodeJSON(map[string]string{"output": body})
 		return value
 	}
-	value, _ := encodeJSON(map[string]string{"output": text.Body})
-	return value
+	a.ResultTruncated = text.Truncated
+	a.Hint = text.Header()
+	if r.isJSON() {
+		a.wrap = func(body string) json.RawMessage {
+			value, _ := encodeJSON(body)
+			return value
+		}
+		if content := []byte(text.Body); !text.Truncated && json.Valid(content) && depth(content) <= maxResultDepth {
+			a.Result = content
+			return
+		}
+	}
+	a.Result = a.wrap(a.body)
 }
 
 // depth returns how deep valid JSON is nested.
@@ -169,18 +186,23 @@ func depth(text []byte) (deepest int) {
 	return deepest
 }
 
-// failedResult is the result of a job that did not complete: what went wrong,
-// and the content of the result file, if any.
-func (a *answer) failedResult(callError string, blank bool) json.RawMessage {
-	failure := struct {
-		Error  string          `json:"tool_call_error"`
-		Output json.RawMessage `json:"output,omitempty"`
-	}{Error: callError}
-	if !blank {
-		failure.Output = a.Result
+// setFailure makes the result one that says what went wrong, beside the content
+// of the result file, if any.
+func (a *answer) setFailure(callError string) {
+	inner := a.wrap
+	fail := func(output json.RawMessage) json.RawMessage {
+		value, _ := encodeJSON(struct {
+			Error  string          `json:"tool_call_error"`
+			Output json.RawMessage `json:"output,omitempty"`
+		}{callError, output})
+		return value
 	}
-	value, _ := encodeJSON(failure)
-	return value
+	if inner == nil {
+		a.Result = fail(nil)
+		return
+	}
+	a.Result = fail(a.Result)
+	a.wrap = func(body string) json.RawMessage { return fail(inner(body)) }
 }
 
 // encode returns the answer as JSON, no longer than its limit: the longest
@@ -205,24 +227,22 @@ func (a answer) encode() json.RawMessage {
 // shrink makes the longest part of the answer half as long, and reports false
 // if there is none left to shorten.
 func (a *answer) shrink() bool {
-	tail := 0
+	tail, result := 0, 0
 	if a.OutputTail != nil {
 		tail = len(*a.OutputTail)
 	}
-	switch longest := max(tail, len(a.Result), 100*len(a.Jobs)); {
+	if a.wrap != nil {
+		result = len(a.body)
+	}
+	switch longest := max(tail, result, 100*len(a.Jobs)); {
 	case longest < 200:
 		return false
 	case longest == tail:
 		cut := lastRunes(*a.OutputTail, utf8.RuneCountInString(*a.OutputTail)/2)
 		a.OutputTail, a.TailTruncated = &cut, true
-	case longest == len(a.Result):
-		cut := string(a.Result)
-		var text string
-		if json.Unmarshal(a.Result, &text) == nil {
-			cut = text
-		}
-		a.Result, _ = encodeJSON(lastRunes(cut, utf8.RuneCountInString(cut)/2))
-		a.ResultTruncated = true
+	case longest == result:
+		a.body = lastRunes(a.body, utf8.RuneCountInString(a.body)/2)
+		a.Result, a.ResultTruncated = a.wrap(a.body), true
 	default:
 		a.Jobs = a.Jobs[:len(a.Jobs)/2]
 		a.Hint = "The list is too long to show; these are the oldest."

@@ -46,6 +46,7 @@ type job struct {
 	expiry    *time.Timer // of the timeout
 	unkilled  []Process   // what a stop could not kill
 	stopErr   error       // and why
+	slotFree  bool        // its slot has been given back
 	ended     bool
 	end       ending
 	endState  State
@@ -192,11 +193,20 @@ func (j *job) live() {
 }
 
 // contain ends the job if its goroutine panics, so that a fault in here is
-// told like any other end.
+// told like any other end, and leaves nothing running.
 func (j *job) contain() {
-	if v := recover(); v != nil {
-		j.publish(ending{exitCode: -1, reason: ReasonInternal, err: newPanicError(v)})
+	v := recover()
+	if v == nil {
+		return
 	}
+	j.requestStop(ReasonInternal)
+	j.s.mu.Lock()
+	settled := j.settled
+	j.s.mu.Unlock()
+	if settled != nil {
+		<-settled
+	}
+	j.publish(ending{exitCode: -1, reason: ReasonInternal, err: newPanicError(v)})
 }
 
 // noteExit records that the leader has exited. It reports whether that is the
@@ -241,7 +251,10 @@ func (j *job) stop() {
 	var err error
 	defer func() {
 		if v := recover(); v != nil {
-			err = newPanicError(v)
+			stuck, err = true, newPanicError(v)
+		}
+		if stuck {
+			j.publish(ending{exitCode: -1, reason: ReasonUnreaped, survivors: survivors, err: err})
 		}
 		j.s.mu.Lock()
 		j.unkilled, j.stopErr = survivors, err
@@ -249,9 +262,6 @@ func (j *job) stop() {
 		close(j.settled)
 	}()
 	survivors, stuck, err = j.work.stop(j)
-	if stuck {
-		j.publish(ending{exitCode: -1, reason: ReasonUnreaped, survivors: survivors, err: err})
-	}
 }
 
 // publish makes the job's end known. In one critical section the end is
@@ -266,7 +276,8 @@ func (j *job) publish(e ending) {
 	s := j.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.reason != ReasonUnreaped {
+	if e.reason != ReasonUnreaped && !j.slotFree {
+		j.slotFree = true
 		s.reg.slots--
 	}
 	if j.ended {

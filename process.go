@@ -30,6 +30,9 @@ type tree interface {
 	// look finds the live processes besides the leader, remembers them, and
 	// names those that are not exiting already.
 	look() []Process
+	// busy reports whether a remembered process is at work: it runs, or it has
+	// input that it has not read yet.
+	busy() bool
 	// alone reports whether no process is remembered: none was alive at the
 	// last look.
 	alone() bool
@@ -100,8 +103,9 @@ func (p *process) release(j *job) {
 }
 
 // drain waits for the output that is still to come after the leader's exit:
-// until nobody holds the pipe, until it has been silent, until the drain grace
-// is over, or until nobody may wait any more.
+// until nobody holds the pipe, until it has been silent with nobody at work who
+// could still write to it, until the drain grace is over, or until nobody may
+// wait any more.
 func (p *process) drain(j *job) {
 	limit, cancel := context.WithTimeout(j.hurried, j.s.cfg.DrainGrace)
 	defer cancel()
@@ -115,6 +119,11 @@ func (p *process) drain(j *job) {
 		}
 		last := max(exit, time.Duration(j.lastOutput.Load()))
 		rest = silence - (time.Since(j.started) - last)
+		if rest <= 0 && limit.Err() == nil {
+			if p.tree.look(); p.tree.busy() {
+				rest = silence
+			}
+		}
 	}
 }
 

@@ -174,6 +174,7 @@ func (r *registry) list() List {
 	return l
 }
 
+// report tells of all that Close leaves: their ends need no notice any more.
 func (r *registry) report(stopped []*job) Report {
 	var rep Report
 	was := make(map[*job]bool)
@@ -181,7 +182,12 @@ func (r *registry) report(stopped []*job) Report {
 		was[j] = true
 	}
 	rep.Stopped = snapshots(stopped)
-	rep.Uncollected = snapshots(r.selectJobs(func(j *job) bool { return !j.collected && !j.dismissed && !was[j] }))
+	left := r.selectJobs(func(j *job) bool { return !j.collected && !j.dismissed && !was[j] })
+	rep.Uncollected = snapshots(left)
+	for _, j := range left {
+		j.told = true
+		r.withdraw(j)
+	}
 	return rep
 }
 

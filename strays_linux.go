@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"slices"
@@ -190,6 +191,38 @@ func (t *linuxTree) remember(q *query) {
 }
 
 func (t *linuxTree) alone() bool { return len(t.members) == 0 }
+
+func (t *linuxTree) busy() bool {
+	return slices.ContainsFunc(t.members, (*member).busy)
+}
+
+// busy reports whether the process runs or waits for a processor or a disk, or
+// has unread bytes in the pipe that is its standard input.
+func (m *member) busy() bool {
+	st, ok := m.now()
+	if !ok || st.dead() {
+		return false
+	}
+	return st.state == 'R' || st.state == 'D' || unread(fmt.Sprintf("/proc/%d/fd/0", m.stat.pid)) > 0
+}
+
+// unread returns how many bytes wait in the pipe behind path. It consumes none.
+func unread(path string) int {
+	var st unix.Stat_t
+	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+		return 0
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(fd)
+	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ) // FIONREAD
+	if err != nil {
+		return 0
+	}
+	return n
+}
 
 // known forgets the dead and names the living. Those that are exiting already
 // are awaited like the others, but are no news.

@@ -245,13 +245,11 @@ func (t *Toolset) result(r Result, in input) answer {
 	a.Result = r.File.JSON() // "DONE", if it is blank
 	tailCap := TextCap
 	if !r.File.blank() {
-		text := r.File.Text(o)
-		a.Result, a.ResultTruncated = resultValue(r.File, text), text.Truncated
-		a.Hint = text.Header()
+		a.setResult(r.File, r.File.Text(o))
 		tailCap = besideResultCap
 	}
 	if r.State != Completed {
-		a.Result = a.failedResult(t.words.callError(r.Snapshot), r.File.blank())
+		a.setFailure(t.words.callError(r.Snapshot))
 	}
 	a.tail(logsOf(r), r.Snapshot, o, tailCap)
 	return a
