@@ -34,11 +34,12 @@ func (st ScriptTools) Resolve(_ context.Context, tool string, args json.RawMessa
 	if tool == "" || tool != filepath.Base(tool) || strings.HasPrefix(tool, ".") || strings.ContainsAny(tool, "/\\\x00") {
 		return Spec{}, fmt.Errorf("jobs: %q is not the name of a tool", tool)
 	}
-	for _, dir := range st.Dirs {
-		path, err := filepath.Abs(filepath.Join(dir, tool))
-		if err != nil {
-			return Spec{}, err
-		}
+	dirs, err := st.absDirs()
+	if err != nil {
+		return Spec{}, err
+	}
+	for _, dir := range dirs {
+		path := filepath.Join(dir, tool)
 		fi, err := os.Stat(path)
 		if errors.Is(err, os.ErrNotExist) || err == nil && fi.IsDir() {
 			continue
@@ -47,14 +48,27 @@ func (st ScriptTools) Resolve(_ context.Context, tool string, args json.RawMessa
 			Tool: tool,
 			Argv: append(append([]string{path}, st.Args...), string(args)),
 			Dir:  st.Dir,
-			Env:  st.env(),
+			Env:  st.env(dirs),
 		}, nil
 	}
 	return Spec{}, fmt.Errorf("jobs: there is no executable for the tool %q", tool)
 }
 
-func (st ScriptTools) env() []string {
-	path := strings.Join(st.Dirs, string(os.PathListSeparator))
+// absDirs returns the directories as the host sees them now, so that the
+// directory a tool works in does not matter.
+func (st ScriptTools) absDirs() ([]string, error) {
+	dirs := make([]string, len(st.Dirs))
+	for i, dir := range st.Dirs {
+		var err error
+		if dirs[i], err = filepath.Abs(dir); err != nil {
+			return nil, err
+		}
+	}
+	return dirs, nil
+}
+
+func (st ScriptTools) env(dirs []string) []string {
+	path := strings.Join(dirs, string(os.PathListSeparator))
 	if host := os.Getenv("PATH"); host != "" {
 		path += string(os.PathListSeparator) + host
 	}
