@@ -276,7 +276,7 @@ func (t *linuxTree) lookNarrow(q *query) bool {
 	for pid := range q.roots {
 		table.add(pid, buf)
 	}
-	table.answer([]*query{q})
+	table.answer([]*query{q}, t.leader)
 	return true
 }
 
@@ -351,7 +351,7 @@ func (s *sweeper) walk() {
 		if len(batch) == 0 {
 			return
 		}
-		readTable().answer(batch)
+		readTable().answer(batch, 0)
 		for _, q := range batch {
 			close(q.done)
 		}
@@ -405,9 +405,11 @@ func readTable() procTable {
 	}
 }
 
-// answer gives each query its processes.
-func (t procTable) answer(batch []*query) {
+// answer gives each query its processes. If the table holds only pids given out
+// since one was, that is oldest, else 0.
+func (t procTable) answer(batch []*query, oldest int) {
 	m := matcher{
+		oldest:   oldest,
 		table:    t,
 		self:     os.Getpid(),
 		since:    batch[0].since,
@@ -458,6 +460,7 @@ type matcher struct {
 	table    procTable
 	self     int
 	since    uint64 // no process of any job in question is older
+	oldest   int    // nor has one a lower pid; 0 = no telling
 	byLeader map[int]*query
 	byRoot   map[int]*query
 	byID     map[string]*query
@@ -494,7 +497,7 @@ func (m *matcher) direct(e *procEntry) *query {
 	if q := m.byRoot[e.pid]; q != nil && q.roots[e.pid] == e.start {
 		return q
 	}
-	if e.read || e.dead() || e.kernel {
+	if e.read || e.dead() || e.exiting || e.kernel || m.olderSession(e) {
 		return nil
 	}
 	m.environ = readEnviron(e.pid, m.environ)
@@ -507,6 +510,16 @@ func (m *matcher) direct(e *procEntry) *query {
 		}
 	}
 	return nil
+}
+
+// olderSession reports whether the process is in a session that began before
+// the jobs did. Nobody can join a session, so such a process is of none.
+func (m *matcher) olderSession(e *procEntry) bool {
+	if e.session < m.oldest {
+		return true
+	}
+	leader := m.table[e.session]
+	return leader != nil && leader.start+1 < m.since
 }
 
 // jobIDs yields the elements of the id chain in an environment.
