@@ -63,9 +63,9 @@ type answer struct {
 
 	full bool // the longer limit holds
 
-	// body is the text of the result, and wrap makes the result of a part of
-	// it; wrap is nil if there is nothing to shorten.
-	body string
+	// text is the result as text, and wrap makes the result of a part of it;
+	// wrap is nil if there is nothing to shorten.
+	text Text
 	wrap func(body string) json.RawMessage
 }
 
@@ -146,13 +146,12 @@ func lastRunes(s string, n int) string {
 // setResult sets the result of a job: the content itself where that is JSON
 // and whole, the text of cut JSON, else {"output": text}.
 func (a *answer) setResult(r ResultFile, text Text) {
-	a.body = text.Body
+	a.text = text
 	a.wrap = func(body string) json.RawMessage {
 		value, _ := encodeJSON(map[string]string{"output": body})
 		return value
 	}
 	a.ResultTruncated = text.Truncated
-	a.Hint = text.Header()
 	if r.isJSON() {
 		a.wrap = func(body string) json.RawMessage {
 			value, _ := encodeJSON(body)
@@ -163,7 +162,7 @@ func (a *answer) setResult(r ResultFile, text Text) {
 			return
 		}
 	}
-	a.Result = a.wrap(a.body)
+	a.Result = a.wrap(text.Body)
 }
 
 // depth returns how deep valid JSON is nested.
@@ -213,6 +212,12 @@ func (a answer) encode() json.RawMessage {
 		limit = fullAnswerLimit
 	}
 	for {
+		if a.ResultTruncated {
+			a.Hint = a.text.Header()
+			if !a.full {
+				a.Hint += " full_result would have shown all that was kept."
+			}
+		}
 		text, err := encodeJSON(a)
 		if err == nil && len(text) <= limit {
 			return text
@@ -232,7 +237,7 @@ func (a *answer) shrink() bool {
 		tail = len(*a.OutputTail)
 	}
 	if a.wrap != nil {
-		result = len(a.body)
+		result = len(a.text.Body)
 	}
 	switch longest := max(tail, result, 100*len(a.Jobs)); {
 	case longest < 200:
@@ -241,8 +246,10 @@ func (a *answer) shrink() bool {
 		cut := lastRunes(*a.OutputTail, utf8.RuneCountInString(*a.OutputTail)/2)
 		a.OutputTail, a.TailTruncated = &cut, true
 	case longest == result:
-		a.body = lastRunes(a.body, utf8.RuneCountInString(a.body)/2)
-		a.Result, a.ResultTruncated = a.wrap(a.body), true
+		a.text.Shown /= 2
+		a.text.Body = lastRunes(a.text.Body, int(a.text.Shown))
+		a.text.Truncated, a.ResultTruncated = true, true
+		a.Result = a.wrap(a.text.Body)
 	default:
 		a.Jobs = a.Jobs[:len(a.Jobs)/2]
 		a.Hint = "The list is too long to show; these are the oldest."

@@ -14,8 +14,8 @@ type function struct {
 	ctx    context.Context
 	cancel context.CancelFunc
 
-	value any // what call returned, set by follow
-	err   error
+	result ResultFile // set by follow, as is err
+	err    error
 }
 
 func newFunction(start context.Context, call func(context.Context, io.Writer) (any, error)) *function {
@@ -32,26 +32,21 @@ func (f *function) finished() bool { return false }
 
 func (f *function) follow(j *job) {
 	defer f.cancel()
-	f.value, f.err = f.protected(functionOutput{j})
+	f.result, f.err = f.protected(functionOutput{j})
 }
 
 func (f *function) settle(*job, bool) ending {
-	e := ending{exitCode: -1, err: f.err}
+	e := ending{exitCode: -1, err: f.err, resultFile: f.result}
 	if _, panicked := f.err.(*panicError); panicked {
 		e.reason = ReasonInternal
-	}
-	if f.err == nil {
-		var err error
-		if e.resultFile, err = encodeValue(f.value); err != nil {
-			e.err = fmt.Errorf("the result cannot be encoded: %w", err)
-		}
 	}
 	return e
 }
 
-// protected calls the function and turns a panic, or an exit of its goroutine,
-// into an error.
-func (f *function) protected(out io.Writer) (value any, err error) {
+// protected calls the function and encodes what it returns, both of which is
+// the host's code. It turns a panic, or an exit of the goroutine, into an
+// error.
+func (f *function) protected(out io.Writer) (result ResultFile, err error) {
 	returned := make(chan struct{})
 	go func() {
 		defer close(returned)
@@ -61,10 +56,20 @@ func (f *function) protected(out io.Writer) (value any, err error) {
 				err = newPanicError(v)
 			}
 		}()
-		value, err = f.call(f.ctx, out)
+		// err must not be nil before all of it has returned.
+		value, callErr := f.call(f.ctx, out)
+		if callErr != nil {
+			err = callErr
+			return
+		}
+		encoded, encodeErr := encodeValue(value)
+		if encodeErr != nil {
+			encodeErr = fmt.Errorf("the result cannot be encoded: %w", encodeErr)
+		}
+		result, err = encoded, encodeErr
 	}()
 	<-returned
-	return value, err
+	return result, err
 }
 
 // stop cancels the function's context and gives it the kill grace to return.
@@ -74,6 +79,12 @@ func (f *function) stop(j *job) (survivors []Process, stuck bool, err error) {
 	grace, cancel := context.WithTimeout(j.hurried, j.s.cfg.KillGrace)
 	defer cancel()
 	if closedBefore(grace, j.exited) {
+		return nil, false, nil
+	}
+	// One that is hurried has had no time to return.
+	last, cancel := context.WithTimeout(context.Background(), unkillableAfter)
+	defer cancel()
+	if j.hurried.Err() != nil && closedBefore(last, j.exited) {
 		return nil, false, nil
 	}
 	return nil, true, errors.New("the function has not returned since its context was cancelled")

@@ -193,20 +193,32 @@ func (j *job) live() {
 }
 
 // contain ends the job if its goroutine panics, so that a fault in here is
-// told like any other end, and leaves nothing running.
+// told like any other end, and leaves nothing running and nothing held.
 func (j *job) contain() {
 	v := recover()
 	if v == nil {
 		return
 	}
-	j.requestStop(ReasonInternal)
 	j.s.mu.Lock()
-	settled := j.settled
-	j.s.mu.Unlock()
-	if settled != nil {
-		<-settled
+	if j.ended {
+		j.s.mu.Unlock()
+		return // while giving back what it held
 	}
+	if j.cause == "" {
+		j.cause = ReasonInternal
+	}
+	unstopped := j.settled == nil
+	if unstopped {
+		j.settled = make(chan struct{})
+	}
+	j.s.mu.Unlock()
+	if unstopped {
+		j.stop()
+	}
+	<-j.settled
 	j.publish(ending{exitCode: -1, reason: ReasonInternal, err: newPanicError(v)})
+	defer func() { recover() }()
+	j.work.release(j)
 }
 
 // noteExit records that the leader has exited. It reports whether that is the

@@ -209,6 +209,19 @@ func collect(t testing.TB, s *jobs.Supervisor, id string) jobs.Result {
 	return r
 }
 
+// awaitEnd waits for a job's end and leaves its result where it is.
+func awaitEnd(t testing.TB, s *jobs.Supervisor, id string) jobs.Snapshot {
+	t.Helper()
+	var snap jobs.Snapshot
+	require.True(t, eventually(func() bool {
+		var err error
+		snap, err = s.Check(id)
+		require.NoError(t, err)
+		return snap.Ended()
+	}))
+	return snap
+}
+
 // cancel stops a job.
 func cancel(t testing.TB, s *jobs.Supervisor, id string) jobs.Result {
 	t.Helper()

@@ -11,11 +11,6 @@ import (
 	"time"
 )
 
-// forks bounds how many processes are being started at once, by all
-// supervisors. Every fork holds a thread until the child has executed its
-// program, and more of them than processors gain nothing.
-var forks = make(chan struct{}, 4)
-
 // startProcess starts the process of a job: environment, result file, pipes,
 // fork. On an error nothing of it stays.
 func startProcess(ctx context.Context, j *job, spec Spec) (_ work, err error) {
@@ -90,12 +85,11 @@ func forkRetry(ctx context.Context, j *job, c *command, stdio []*os.File) (tree,
 }
 
 func fork(ctx context.Context, j *job, c *command, stdio []*os.File) (tree, error) {
-	select {
-	case forks <- struct{}{}:
-		defer func() { <-forks }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	leave, err := forks.enterBefore(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer leave()
 	null, err := j.s.host.null.open(os.DevNull)
 	if err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ type registry struct {
 	live    int  // admitted or running; what Close waits for
 	closing bool // no more admissions
 
-	// Ended jobs in the order they ended, or were collected.
+	// Ended jobs in the order they ended.
 	uncollected list.List // of *job
 	collected   list.List // of *job
 
@@ -108,7 +108,16 @@ func (r *registry) consumed(j *job) {
 		return // forgotten while its collector was on the way
 	}
 	r.uncollected.Remove(j.place)
-	j.place = r.collected.PushBack(j)
+	// Both lists are in the order of the ends, whenever they were collected.
+	before := r.collected.Back()
+	for before != nil && before.Value.(*job).endedAt.After(j.endedAt) {
+		before = before.Prev()
+	}
+	if before == nil {
+		j.place = r.collected.PushFront(j)
+	} else {
+		j.place = r.collected.InsertAfter(j, before)
+	}
 }
 
 // find returns the job, or the sentinel that says why there is none.
@@ -178,6 +187,9 @@ func (r *registry) list() List {
 func (r *registry) report(stopped []*job) Report {
 	var rep Report
 	was := make(map[*job]bool)
+	// One that had exited by itself, or was being stopped for another reason,
+	// is none of Close's.
+	stopped = slices.DeleteFunc(stopped, func(j *job) bool { return j.cause != ReasonShutdown && j.cause != ReasonUnreaped })
 	for _, j := range stopped {
 		was[j] = true
 	}

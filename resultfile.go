@@ -90,6 +90,7 @@ func (d *privateDir) remove() {
 
 // newFile returns an empty file that no job has known.
 func (d *privateDir) newFile() (names, error) {
+	defer files.enter()()
 	dir, err := d.use("")
 	if err != nil {
 		return names{}, err
@@ -142,6 +143,10 @@ func (d *privateDir) takeSpare(dir string) (names, bool) {
 	}
 	n := d.spare[k]
 	d.spare = d.spare[:k]
+	if _, err := os.Lstat(n.path); err != nil {
+		d.spare = nil // somebody has emptied the directory
+		return names{}, false
+	}
 	return n, true
 }
 
@@ -149,6 +154,7 @@ func (d *privateDir) takeSpare(dir string) (names, bool) {
 // nobody has it open: making files is most of what results cost. Otherwise the
 // file goes.
 func (d *privateDir) recycle(link string) {
+	defer files.enter()()
 	d.emptying.RLock()
 	defer d.emptying.RUnlock()
 	d.mu.Lock()
@@ -212,6 +218,7 @@ func (r *resultFile) look(log *RingBuf) {
 // final reads the result, lets the last of it join log, and takes the job's
 // name of the file away.
 func (r *resultFile) final(log *RingBuf) ResultFile {
+	defer files.enter()()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over = true

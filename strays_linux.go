@@ -227,6 +227,10 @@ func unread(path string) int {
 // known forgets the dead and names the living. Those that are exiting already
 // are awaited like the others, but are no news.
 func (t *linuxTree) known() []Process {
+	if t.alone() {
+		return nil
+	}
+	defer files.enter()()
 	var names []Process
 	t.members = slices.DeleteFunc(t.members, func(m *member) bool {
 		st, ok := m.now()
@@ -250,6 +254,7 @@ func (t *linuxTree) lookNarrow(q *query) bool {
 	if time.Since(t.born) > youngAge {
 		return false
 	}
+	defer files.enter()()
 	var table procTable
 	buf := make([]byte, 512)
 	// A process may have been born since the last pid was read, so it is read

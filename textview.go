@@ -87,8 +87,7 @@ type Text struct {
 }
 
 // Header returns a line, without its newline, that says how much of a
-// truncated text is shown and how to get more. It returns "" for one that is
-// not truncated.
+// truncated text is shown. It returns "" for one that is not truncated.
 func (t Text) Header() string {
 	if !t.Truncated {
 		return ""
@@ -96,7 +95,7 @@ func (t Text) Header() string {
 	var b strings.Builder
 	switch {
 	case t.Shown < t.Total:
-		fmt.Fprintf(&b, "[last %s of %s characters; full_result or a larger tail_lines shows more",
+		fmt.Fprintf(&b, "[last %s of %s characters",
 			grouped(t.Shown), grouped(t.Total))
 	case t.Total > 0:
 		fmt.Fprintf(&b, "[all %s characters that were kept", grouped(t.Total))

@@ -261,7 +261,7 @@ func TestTextViewKeepsTheLast50000Characters(t *testing.T) {
 	require.Equal(t, int64(50_000), text.Shown)
 	require.Equal(t, int64(50_001), text.Total)
 	require.True(t, text.Truncated)
-	require.Equal(t, "[last 50,000 of 50,001 characters; full_result or a larger tail_lines shows more]", text.Header())
+	require.Equal(t, "[last 50,000 of 50,001 characters]", text.Header())
 	require.Equal(t, text.Header()+"\n"+text.Body, text.String())
 
 	full := border(50_001, jobs.TextOptions{Full: true})
