@@ -189,6 +189,17 @@ func (j *job) live() {
 	}
 	j.publish(j.work.settle(j, first))
 	runtime.Gosched() // the one who waits for the end goes first
+	j.release()
+}
+
+// release gives back what the work held, which Close waits for.
+func (j *job) release() {
+	defer func() {
+		j.s.mu.Lock()
+		defer j.s.mu.Unlock()
+		j.s.reg.releasing--
+		j.s.idle.Broadcast()
+	}()
 	j.work.release(j)
 }
 
@@ -218,7 +229,7 @@ func (j *job) contain() {
 	<-j.settled
 	j.publish(ending{exitCode: -1, reason: ReasonInternal, err: newPanicError(v)})
 	defer func() { recover() }()
-	j.work.release(j)
+	j.release()
 }
 
 // noteExit records that the leader has exited. It reports whether that is the
@@ -291,6 +302,7 @@ func (j *job) publish(e ending) {
 	if e.reason != ReasonUnreaped && !j.slotFree {
 		j.slotFree = true
 		s.reg.slots--
+		s.reg.releasing++
 	}
 	if j.ended {
 		return
@@ -465,11 +477,12 @@ func (s *Supervisor) beginClose() bool {
 	return first
 }
 
-// awaitIdle waits until no job is starting and every job has ended.
+// awaitIdle waits until no job is starting, every job has ended, and what they
+// held is given back.
 func (s *Supervisor) awaitIdle() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.reg.live > 0 {
+	for s.reg.live > 0 || s.reg.releasing > 0 {
 		s.idle.Wait()
 	}
 }

@@ -225,7 +225,7 @@ type Supervisor struct {
 	// can wait, and no code of the host, runs under it.
 	mu   sync.Mutex
 	reg  registry
-	idle sync.Cond // on mu: reg.live may have become 0
+	idle sync.Cond // on mu: reg.live or reg.releasing has become less
 
 	dir     privateDir
 	watcher resultWatcher

@@ -18,11 +18,13 @@ type registry struct {
 	maxRetained int
 	retainFor   time.Duration
 
-	jobs    map[string]*job
-	seq     int  // number of the last job registered
-	slots   int  // taken: admitted, running, or ended but not reaped
-	live    int  // admitted or running; what Close waits for
-	closing bool // no more admissions
+	jobs  map[string]*job
+	seq   int // number of the last job registered
+	slots int // taken: admitted, running, or ended but not reaped
+	live  int // admitted or running; what Close waits for
+	// releasing counts the jobs that are dead and still give back what they held.
+	releasing int
+	closing   bool // no more admissions
 
 	// Ended jobs in the order they ended.
 	uncollected list.List // of *job

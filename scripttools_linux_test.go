@@ -327,6 +327,31 @@ func TestAResultOfFiftyThousandWideCharactersFits(t *testing.T) {
 	require.Equal(t, strings.Repeat(line+"\n", 500), result.Output)
 }
 
+// A result is handed out once, so a hint can only say what would have shown
+// more, and that must be true.
+func TestTheHintOfACutResultBlamesFullResultOnlyWhereThatWouldHaveHelped(t *testing.T) {
+	s := newSupervisor(t, jobs.Config{})
+	tools := s.Toolset(jobs.ToolsetOptions{})
+	for _, c := range []struct {
+		lines int
+		args  []string
+	}{
+		{2_000, nil},
+		{2_000, []string{`"tail_lines":1500`}}, // cut by the cap
+		{10, []string{`"tail_lines":2`}},       // cut by tail_lines, which full_result does not lift
+	} {
+		take := func(more ...string) reply {
+			id := start(t, s, bigScript(strings.Repeat("x", 99), c.lines, "")).ID
+			return ask(t, tools, "job__collect", idArgs(id, append(more, c.args...)...))
+		}
+		cut := take()
+		require.True(t, cut.ResultTruncated)
+		require.NotEmpty(t, cut.Hint)
+		helps := len(take(`"full_result":true`).Result) > len(cut.Result)
+		require.Equal(t, helps, strings.Contains(cut.Hint, "full_result"), "%v: %s", c.args, cut.Hint)
+	}
+}
+
 // Cutting a result to fit must not cut its JSON into pieces: a text stays a
 // text, without escapes that nobody can read.
 func TestATextThatIsCutToFitIsStillAText(t *testing.T) {

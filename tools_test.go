@@ -842,11 +842,7 @@ func TestCollectWithTailLinesShowsTheLastLines(t *testing.T) {
 	for i := range 100 {
 		fmt.Fprintf(&text, "line %d\n", i)
 	}
-	const result = "[\n1,\n2,\n3\n]"
-	tools := funcs{
-		"print":  prints(text.String()),
-		"return": func(context.Context, io.Writer) (any, error) { return json.RawMessage(result), nil },
-	}.toolset(s, jobs.ToolsetOptions{})
+	tools := funcs{"print": prints(text.String())}.toolset(s, jobs.ToolsetOptions{})
 	r := ask(t, tools, "job__collect", idArgs(begin(t, tools, "print"), `"tail_lines":2`))
 	require.Equal(t, "line 98\nline 99\n", r.tail())
 	require.True(t, r.TailTruncated)
@@ -917,21 +913,6 @@ func TestWhatIsSaidOfACutResultIsTrue(t *testing.T) {
 		require.NotNil(t, said, "the hint of a result of %d characters is %q", runes, r.Hint)
 		require.Equal(t, fmt.Sprint(utf8.RuneCountInString(text)), strings.ReplaceAll(said[1], ",", ""), "shown of %d", runes)
 		require.Equal(t, fmt.Sprint(runes+2), strings.ReplaceAll(said[2], ",", ""), "with its quotes")
-	}
-}
-
-// A result is handed out once, so it is too late to ask for more of it.
-func TestTheHintOfACutResultDoesNotOfferWhatIsGone(t *testing.T) {
-	s := newSupervisor(t, jobs.Config{})
-	tools := funcs{"count": returns(strings.Repeat("x", 60_000))}.toolset(s, jobs.ToolsetOptions{})
-	id := begin(t, tools, "count")
-	first := ask(t, tools, "job__collect", idArgs(id))
-	require.True(t, first.ResultTruncated)
-	again := ask(t, tools, "job__collect", idArgs(id, `"full_result":true`))
-	if again.failed() {
-		require.NotContains(t, first.Hint, "full_result or a larger tail_lines shows more")
-	} else {
-		require.Len(t, again.Result, 60_002)
 	}
 }
 
@@ -1079,6 +1060,34 @@ func TestAnInterruptedCancelSaysThatTheStopGoesOn(t *testing.T) {
 	require.NotEqual(t, goesOn.Message, r.Message, "the job does not go on")
 	release()
 	require.Equal(t, jobs.Cancelled, endOf(t, s, id).State)
+}
+
+// Where the end comes as the wait is given up, the answer is that of either.
+func TestACancelWhoseWaitEndsAsTheJobDoesShowsItsOutputOrSaysThatTheStopGoesOn(t *testing.T) {
+	s := newSupervisor(t, jobs.Config{KillGrace: patience})
+	tools := funcs{"build": func(ctx context.Context, out io.Writer) (any, error) {
+		io.WriteString(out, "so far\n")
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}.toolset(s, jobs.ToolsetOptions{})
+	for range 300 {
+		id := begin(t, tools, "build")
+		awaitOutput(t, s, id, "so far\n")
+		ctx := newWatchedContext(testContext(t))
+		go func() {
+			<-ctx.waiting
+			ctx.cancel()
+		}()
+		r := askContext(ctx, t, tools, "job__cancel", idArgs(id))
+		if r.Status == "cancelled" {
+			require.Equal(t, "so far\n", r.tail(), r.text)
+			require.Empty(t, r.Notices, "the end is told twice")
+		} else {
+			require.Equal(t, "cancelling", r.Status, r.text)
+			require.NotEmpty(t, r.Message)
+		}
+		cancel(t, s, id)
+	}
 }
 
 func TestACancelThatDoesNotSucceedDoesNotSayThatTheJobHadEndedBefore(t *testing.T) {
