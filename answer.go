@@ -61,7 +61,8 @@ type answer struct {
 	Hint            string          `json:"hint,omitempty"`
 	Notices         []noticeView    `json:"notices,omitempty"`
 
-	full bool // the longer limit holds
+	full   bool // the longer limit holds
+	capped bool // full_result would have shown more
 
 	// text is the result as text, and wrap makes the result of a part of it;
 	// wrap is nil if there is nothing to shorten.
@@ -214,7 +215,7 @@ func (a answer) encode() json.RawMessage {
 	for {
 		if a.ResultTruncated {
 			a.Hint = a.text.Header()
-			if !a.full {
+			if a.capped {
 				a.Hint += " full_result would have shown all that was kept."
 			}
 		}
@@ -229,7 +230,7 @@ func (a answer) encode() json.RawMessage {
 	}
 }
 
-// shrink makes the longest part of the answer half as long, and reports false
+// shrink makes the longest part of the answer a quarter shorter, and reports false
 // if there is none left to shorten.
 func (a *answer) shrink() bool {
 	tail, result := 0, 0
@@ -243,15 +244,16 @@ func (a *answer) shrink() bool {
 	case longest < 200:
 		return false
 	case longest == tail:
-		cut := lastRunes(*a.OutputTail, utf8.RuneCountInString(*a.OutputTail)/2)
+		cut := lastRunes(*a.OutputTail, utf8.RuneCountInString(*a.OutputTail)*3/4)
 		a.OutputTail, a.TailTruncated = &cut, true
 	case longest == result:
-		a.text.Shown /= 2
+		a.capped = !a.full
+		a.text.Shown -= a.text.Shown / 4
 		a.text.Body = lastRunes(a.text.Body, int(a.text.Shown))
 		a.text.Truncated, a.ResultTruncated = true, true
 		a.Result = a.wrap(a.text.Body)
 	default:
-		a.Jobs = a.Jobs[:len(a.Jobs)/2]
+		a.Jobs = a.Jobs[:len(a.Jobs)*3/4]
 		a.Hint = "The list is too long to show; these are the oldest."
 	}
 	return true

@@ -76,11 +76,15 @@ type StartError struct {
 }
 
 func (e *StartError) Error() string {
-	msg := fmt.Sprintf("jobs: cannot start %q: %s: %v", e.Tool, e.Stage, e.Err)
-	if e.Hint != "" {
-		msg += " (" + e.Hint + ")"
+	return fmt.Sprintf("jobs: cannot start %q: %v", e.Tool, e.cause())
+}
+
+// cause is the error without what was to be started.
+func (e *StartError) cause() error {
+	if e.Hint == "" {
+		return fmt.Errorf("%s: %w", e.Stage, e.Err)
 	}
-	return msg
+	return fmt.Errorf("%s: %w (%s)", e.Stage, e.Err, e.Hint)
 }
 
 // Unwrap returns the cause.

@@ -289,13 +289,13 @@ func TestAHolderThatCannotBeFoundCannotHoldTheJob(t *testing.T) {
 		cancel       bool
 	}{
 		{"silent", `(env -i setsid sleep 300 & echo $!)`, false},
-		{"chatty", `(env -i setsid bash -c 'while echo; do sleep 0.02; done' & echo $!)`, false},
+		{"chatty", `(env -i setsid bash -c 'while printf .; do sleep 0.02; done' & echo $!)`, false},
 		{"silent beside a cancel", `(env -i setsid sleep 300 & echo $!); exec sleep 300`, true},
-		{"chatty beside a cancel", `(env -i setsid bash -c 'while echo; do sleep 0.02; done' & echo $!); exec sleep 300`, true},
+		{"chatty beside a cancel", `(env -i setsid bash -c 'while printf .; do sleep 0.02; done' & echo $!); exec sleep 300`, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			id := start(t, s, bash(tt.script)).ID
-			daemon := pids(t, awaitOutput(t, s, id, "\n"))[0]
+			daemon := pids(t, strings.ReplaceAll(awaitOutput(t, s, id, "\n"), ".", ""))[0]
 			endProcess(t, daemon)
 			var r jobs.Result
 			if tt.cancel {

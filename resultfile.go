@@ -229,14 +229,14 @@ func (r *resultFile) final(log *RingBuf) ResultFile {
 		return ResultFile{Problem: problemOf(err)}
 	}
 	if !fi.Mode().IsRegular() {
-		return ResultFile{Problem: "it is no longer a regular file: " + fi.Mode().Type().String()}
+		return ResultFile{Problem: "the result file is no longer a regular file: " + fi.Mode().Type().String()}
 	}
 	if fi.Size() == 0 {
 		return ResultFile{}
 	}
 	f := r.open()
 	if f == nil {
-		return ResultFile{Size: fi.Size(), Problem: "it cannot be read"}
+		return ResultFile{Size: fi.Size(), Problem: "the result file cannot be read"}
 	}
 	defer f.Close()
 	r.join(f, log)
@@ -245,7 +245,7 @@ func (r *resultFile) final(log *RingBuf) ResultFile {
 
 func problemOf(err error) string {
 	if errors.Is(err, fs.ErrNotExist) {
-		return "the job removed it"
+		return "the job removed its result file"
 	}
 	return err.Error()
 }

@@ -204,7 +204,7 @@ func TestAScriptToolThatCannotBeExecutedSaysWhy(t *testing.T) {
 		require.True(t, r.failed(), r.text)
 		require.Contains(t, r.Message, says)
 		require.Contains(t, r.Message, tool)
-		require.Contains(t, r.Message, "nothing runs")
+		require.Contains(t, r.Message, "Not started")
 	}
 	require.Empty(t, s.List().Jobs)
 	require.Zero(t, s.List().Running)
@@ -231,7 +231,7 @@ func TestTheAnswerOfAProcessTellsItsExitWordForWord(t *testing.T) {
 			`"result":{"tool_call_error":"It failed with exit code 1.","output":{"errors":2}},` +
 			`"output_tail":"{\"errors\":2}\n","output_bytes_captured":13}`,
 		"removes": `{"status":"completed","id":"job_1","tool":"removes","exit_code":0,"result":"DONE",` +
-			`"result_note":"the job removed it","output_tail":"","output_bytes_captured":0}`,
+			`"result_note":"the job removed its result file","output_tail":"","output_bytes_captured":0}`,
 	} {
 		r := runTool(t, tools, tool, "")
 		require.Equal(t, want, withoutChance(r.text, r.ID))

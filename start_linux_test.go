@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -264,6 +265,24 @@ func TestStartSaysWhyAProgramCannotBeExecuted(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) { r.require(t, s, tempDir) })
 	}
 	require.Equal(t, jobs.Completed, runScript(t, s, "true").State, "the supervisor works on")
+}
+
+func TestAScriptWhoseInterpreterExistsIsNotSaidToLackIt(t *testing.T) {
+	s, tempDir := newWarmSupervisor(t, jobs.Config{})
+	dir := t.TempDir()
+	plain := writeFile(t, dir, "plain", 0o644, "")
+	// The name in its first line ends with the carriage return.
+	dos := writeFile(t, dir, "dos", 0o755, "#!/bin/sh\r\necho hi\r\n")
+	got := refusal{
+		spec: jobs.Spec{Argv: []string{dos}}, stage: jobs.StagePath, cause: fs.ErrNotExist, says: "interpreter",
+	}.require(t, s, tempDir)
+	require.NotContains(t, got.Error(), "/bin/sh does not")
+	require.Regexp(t, `\\r|carriage return|line ending`, got.Error())
+
+	locked := writeFile(t, dir, "locked", 0o755, "#!"+plain+"\n")
+	refusal{
+		spec: jobs.Spec{Argv: []string{locked}}, stage: jobs.StagePath, cause: fs.ErrPermission, says: "interpreter " + plain,
+	}.require(t, s, tempDir)
 }
 
 func TestWhatAShellCannotExecuteIsAnExitCode(t *testing.T) {
@@ -1185,10 +1204,13 @@ func TestASignalToItsOwnGroupReachesOnlyTheJob(t *testing.T) {
 	s := newSupervisor(t, jobs.Config{})
 	gate := newGate(t)
 	sibling := start(t, s, gate.gated(`read -r _ <"$GATE"; echo lives`))
-	for name, signal := range map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL} {
+	for name, number := range map[string]syscall.Signal{"INT": syscall.SIGINT, "TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL} {
+		if signal.Ignored(number) {
+			continue // as where the tests run in the background of a script; jobs inherit that
+		}
 		r := runScript(t, s, "kill -"+name+" 0; sleep 60")
 		require.Equal(t, jobs.ReasonSignal, r.Reason)
-		require.Equal(t, jobs.Signal(signal), r.Signal)
+		require.Equal(t, jobs.Signal(number), r.Signal)
 	}
 	gate.open(t)
 	require.Equal(t, "lives\n", string(collect(t, s, sibling.ID).Output.Bytes()))

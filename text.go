@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -24,7 +25,7 @@ const (
 	textListTool   = "List your jobs: those that run, and those that ended and wait to be collected."
 	textJobID      = "The job id that starting it returned."
 	textTailLines  = "Show at most this many lines, counted from the end."
-	textFullResult = "Show the whole result, not only its last 50,000 characters."
+	textFullResult = "Show the whole result, not only its last 50,000 characters. Ask at the first collect: a result is handed out once."
 )
 
 // words make the sentences of one Toolset. They hold the names of the tools,
@@ -64,16 +65,18 @@ func (w words) collectCall(id string) string {
 func (w words) listCall() string { return w[toolList] + " {}" }
 
 func (w words) started() string {
-	return fmt.Sprintf("Started; whether it succeeds is not known yet. Go on: you will be told when it ends. %s waits for the result, %s looks, %s stops it.",
-		w[toolCollect], w[toolCheck], w[toolCancel])
+	return fmt.Sprintf("Started, not finished. Go on; its end will be told. %s waits for the result.", w[toolCollect])
 }
 
-func (w words) endedNotCollected() string {
+func (w words) endedNotCollected(s Snapshot) string {
+	if s.State == Cancelled && s.Reason == ReasonCancelled {
+		return fmt.Sprintf("It was stopped; %s shows once more what it left.", w[toolCollect])
+	}
 	return fmt.Sprintf("It has ended; %s hands out the result.", w[toolCollect])
 }
 
 func (w words) alreadyCollected() string {
-	return "It has ended, and its result was handed out before."
+	return "Nothing is left to do: its result was handed out before."
 }
 
 func (w words) unchanged() string {
@@ -81,7 +84,7 @@ func (w words) unchanged() string {
 }
 
 func (w words) stillRunning(waited time.Duration) string {
-	return fmt.Sprintf("It still runs after a wait of %.0f s. Do something else, then collect again; or %s it.", waited.Seconds(), w[toolCancel])
+	return fmt.Sprintf("Still running after a wait of %v. Go on and collect it later, or stop it with %s.", waited, w[toolCancel])
 }
 
 func (w words) stopped(s Snapshot) string {
@@ -93,14 +96,14 @@ func (w words) stopped(s Snapshot) string {
 	case s.State == Cancelled:
 		return "Stopped; none of its processes is left."
 	}
-	return fmt.Sprintf("It had ended before, so nothing was stopped; %s hands out the result.", w[toolCollect])
+	return fmt.Sprintf("It has ended as shown; nothing more was stopped. %s hands out the result.", w[toolCollect])
 }
 
-func (w words) notDone(err error, s Snapshot) string {
+func (w words) notDone(s Snapshot) string {
 	if s.State == Cancelling {
-		return fmt.Sprintf("The wait was interrupted (%v); the stop goes on.", err)
+		return fmt.Sprintf("The wait was interrupted; the stop goes on. Look later with %s.", w[toolCheck])
 	}
-	return fmt.Sprintf("The wait was interrupted (%v); the job goes on.", err)
+	return fmt.Sprintf("The wait was interrupted; the job goes on. Collect it later with %s.", w[toolCollect])
 }
 
 func (w words) policyFailed() string { return "the host's policy failed on it" }
@@ -108,7 +111,7 @@ func (w words) policyFailed() string { return "the host's policy failed on it" }
 // Errors.
 
 func (w words) disabled() string {
-	return "Background jobs are switched off here. Call the tool directly."
+	return "Background jobs are switched off here; call tools directly."
 }
 
 func (w words) unknownTool(name string) string {
@@ -139,8 +142,8 @@ func (w words) wrongType(tool, field, want string) string {
 	return fmt.Sprintf("The field %q of %s must be %s.", field, w[tool], want)
 }
 
-func (w words) notAnObject(tool string) string {
-	return fmt.Sprintf("The arguments of %s must be one JSON object.", w[tool])
+func (w words) notAnObject(tool string, fields []string) string {
+	return fmt.Sprintf("The arguments of %s must be one JSON object with the fields it takes: %s.", w[tool], cmp.Or(strings.Join(fields, ", "), "none"))
 }
 
 func (w words) notAllowed(err *NotAllowedError, allowed []string) string {
@@ -157,7 +160,11 @@ func (w words) atCapacity(l List) string {
 }
 
 func (w words) startFailed(err error) string {
-	return "It could not be started, and nothing runs: " + readable(strings.TrimPrefix(err.Error(), "jobs: "), 4000) + "."
+	var start *StartError
+	if errors.As(err, &start) {
+		err = start.cause()
+	}
+	return "Not started: " + readable(strings.TrimPrefix(err.Error(), "jobs: "), 4000) + "."
 }
 
 // jobError explains an error about one job.
@@ -169,7 +176,7 @@ func (w words) jobError(err error) string {
 	id := readable(je.ID, 40)
 	switch {
 	case errors.Is(err, ErrCollected):
-		return fmt.Sprintf("The result of %s was handed out before; it ended as: %s. It is in your earlier messages.", id, je.Job.Outcome())
+		return fmt.Sprintf("%s has ended (%s); its result was handed out before. Look in your earlier messages, or start it again.", id, je.Job.Outcome())
 	case errors.Is(err, ErrExpired):
 		return fmt.Sprintf("%s ended some time ago and is no longer remembered. If its result still matters, start it again.", id)
 	case !validID(je.ID):
@@ -185,7 +192,7 @@ func (w words) startError(err error, l List, allowed []string) string {
 	case errors.Is(err, ErrAtCapacity):
 		return w.atCapacity(l)
 	case errors.Is(err, ErrClosed):
-		return "The session is ending, so no job can be started any more."
+		return "The session is ending, so no job can be started any more. Call the tool directly if it still matters."
 	case errors.Is(err, ErrDisabled):
 		return w.disabled()
 	case errors.As(err, &refused):
@@ -195,7 +202,7 @@ func (w words) startError(err error, l List, allowed []string) string {
 }
 
 func (w words) hostFailed(v any) string {
-	return fmt.Sprintf("The host failed while it answered (%s). The jobs are not affected; %s shows them.", readable(fmt.Sprint(v), 200), w[toolList])
+	return fmt.Sprintf("The host failed while it answered (%s). Nothing was started or stopped. Try once more, or call the tool directly.", readable(fmt.Sprint(v), 200))
 }
 
 func (w words) noResolver() string {
@@ -206,13 +213,15 @@ func (w words) noResolver() string {
 func (w words) callError(s Snapshot) string {
 	switch {
 	case s.Reason == ReasonTimeout:
-		return fmt.Sprintf("It was stopped because it ran longer than its timeout, for %s.", s.Elapsed.Round(100*time.Millisecond))
+		return fmt.Sprintf("It ran longer than its timeout and was stopped after %s.", s.Elapsed.Round(100*time.Millisecond))
 	case s.Reason == ReasonOutputLimit:
 		return "It was stopped because it wrote more than it may."
 	case s.Reason == ReasonUnreaped:
 		return "It was told to stop, but the system does not let go of it."
 	case s.Reason == ReasonInternal:
 		return "It broke down: " + readable(fmt.Sprint(s.Err), 1000)
+	case s.Reason == ReasonShutdown:
+		return "It was stopped because the session ended."
 	case s.State == Cancelled:
 		return "It was stopped before it was done."
 	case s.Signal != 0:

@@ -95,7 +95,7 @@ func (t tool) read(w words, args json.RawMessage) (in input, fault string) {
 	in.Arguments = json.RawMessage("{}")
 	values, ok := object(args)
 	if !ok {
-		return in, w.notAnObject(t.name)
+		return in, w.notAnObject(t.name, t.fieldNames())
 	}
 	var unknown []string
 	for name := range values {

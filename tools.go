@@ -125,7 +125,8 @@ func (t *Toolset) Declarations() []Declaration {
 // time; they count as told when Call returns.
 func (t *Toolset) Call(ctx context.Context, name string, args json.RawMessage) (out json.RawMessage, isError bool) {
 	a := t.answer(ctx, name, args)
-	if !t.s.cfg.Disabled {
+	// A call that was given up may have nobody who reads its answer.
+	if !t.s.cfg.Disabled && ctx.Err() == nil {
 		for _, n := range t.s.takeNotices(noticesPerAnswer) {
 			a.Notices = append(a.Notices, n.view(t.words))
 		}
@@ -189,7 +190,7 @@ func (t *Toolset) check(_ context.Context, in input) answer {
 	a.Tool = ""
 	if snap.Ended() {
 		a.outcome(snap)
-		a.Message = t.words.endedNotCollected()
+		a.Message = t.words.endedNotCollected(snap)
 		if snap.Collected {
 			a.Message = t.words.alreadyCollected()
 		}
@@ -225,7 +226,7 @@ func (t *Toolset) collect(ctx context.Context, in input) answer {
 		a.Captured = r.captured()
 		a.Message = t.words.stillRunning(t.wait)
 		if ctx.Err() != nil {
-			a.Message = t.words.notDone(ctx.Err(), r.Snapshot)
+			a.Message = t.words.notDone(r.Snapshot)
 		}
 		return a
 	}
@@ -245,7 +246,9 @@ func (t *Toolset) result(r Result, in input) answer {
 	a.Result = r.File.JSON() // "DONE", if it is blank
 	tailCap := TextCap
 	if !r.File.blank() {
-		a.setResult(r.File, r.File.Text(o))
+		text := r.File.Text(o)
+		a.setResult(r.File, text)
+		a.capped = !in.FullResult && text.Shown == TextCap
 		tailCap = besideResultCap
 	}
 	if r.State != Completed {
@@ -257,12 +260,15 @@ func (t *Toolset) result(r Result, in input) answer {
 
 func (t *Toolset) cancel(ctx context.Context, in input) answer {
 	r, err := t.s.Cancel(ctx, in.ID)
+	if err != nil && r.Ended() {
+		r, err = t.s.Cancel(context.WithoutCancel(ctx), in.ID) // the end came as the wait did
+	}
 	if err != nil && r.ID == "" {
 		return t.failedJob(err)
 	}
 	a := about(r.Snapshot)
-	if err != nil && !r.Ended() {
-		a.Message = t.words.notDone(ctx.Err(), r.Snapshot)
+	if err != nil {
+		a.Message = t.words.notDone(r.Snapshot)
 		return a
 	}
 	a.outcome(r.Snapshot)

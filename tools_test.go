@@ -518,10 +518,10 @@ func TestARefusedStartLeavesNoRecord(t *testing.T) {
 			says: []string{`"build"`, "it is Sunday"}},
 		{name: "error of the resolver", options: jobs.ToolsetOptions{Resolve: func(context.Context, string, json.RawMessage) (jobs.Spec, error) {
 			return jobs.Spec{}, errors.New("server is not connected")
-		}}, tool: "build", says: []string{"not be started", "server is not connected"}},
+		}}, tool: "build", says: []string{"Not started", "server is not connected"}},
 		{name: "nothing to run", options: jobs.ToolsetOptions{Resolve: func(context.Context, string, json.RawMessage) (jobs.Spec, error) {
 			return jobs.Spec{}, nil
-		}}, tool: "build", says: []string{"not be started", "nothing to run"}},
+		}}, tool: "build", says: []string{"Not started", "nothing to run"}},
 		{name: "closed", arrange: func(s *jobs.Supervisor) { s.Close(context.Background()) }, tool: "build", says: []string{"session is ending"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -563,7 +563,7 @@ func TestAStartWhoseContextIsDoneLeavesNoRecord(t *testing.T) {
 	cancel()
 	r := askContext(ctx, t, tools, "job__start", `{"tool":"build"}`)
 	require.True(t, r.failed())
-	require.Contains(t, r.Message, "nothing runs")
+	require.Contains(t, r.Message, "Not started")
 	require.Empty(t, s.List().Jobs)
 }
 
@@ -927,7 +927,7 @@ func TestCollectOfALongJobAnswersThatItRunsAndUsesNothingUp(t *testing.T) {
 		require.Equal(t, "running", r.Status)
 		require.Equal(t, id, r.ID)
 		require.Equal(t, "build", r.Tool)
-		require.Contains(t, r.Message, "still runs")
+		require.Contains(t, r.Message, "Still running")
 		require.EqualValues(t, 5, *r.Captured)
 		require.Nil(t, r.Result)
 	}

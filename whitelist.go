@@ -38,8 +38,8 @@ type class struct {
 
 var foregroundOnly = []class{
 	{prefixes: []string{"agent__", "job__"}, reason: "it already runs in the background; call it directly"},
-	{prefixes: []string{"user__"}, reason: "it talks with the user, who must not be kept out of sight; call it directly"},
-	{prefixes: []string{"todo__", "memory__", "skill__", "rag__"}, reason: "it changes your own state, and you must see the change before you go on; call it directly"},
+	{prefixes: []string{"user__"}, reason: "it talks with the user, who would not see it; call it directly"},
+	{prefixes: []string{"todo__", "memory__", "skill__", "rag__"}, reason: "it changes your own state, which you must see at once; call it directly"},
 	{prefixes: []string{"fs_"}, names: []string{"ast_grep"}, reason: "it is done before a job would have started; call it directly"},
 	{prefixes: []string{"mcp_search_", "mcp_describe_", "mcp_read_", "mcp_prompt_"}, reason: "it answers in less than a second; call it directly"},
 }
@@ -61,23 +61,27 @@ func DefaultPolicy(tool string) (reason string) {
 
 // Backgroundable returns nil if the tool may be started as a job through this
 // Toolset, else a [*NotAllowedError]. It is the very check that job__start
-// makes: the policy is asked, and the name must be, letter for letter, one that
-// was declared when the Toolset was made. No alias, path or name from PATH is
+// makes: the policy must allow it, and the name must be, letter for letter, one
+// that was declared when the Toolset was made. No alias, path or name from PATH is
 // ever tried.
 func (t *Toolset) Backgroundable(tool string) error {
-	reason := t.policyReason(tool)
-	for _, name := range t.words {
-		if name == tool {
-			reason = foregroundOnly[0].reason // a job tool under another name
-		}
-	}
-	if reason == "" && !slices.Contains(t.declared, tool) {
-		reason = "no tool of this name was declared to you"
-	}
+	reason := t.whyNot(tool)
 	if reason == "" {
 		return nil
 	}
 	return &NotAllowedError{Tool: tool, Reason: reason}
+}
+
+func (t *Toolset) whyNot(tool string) (reason string) {
+	for _, name := range t.words {
+		if name == tool {
+			return foregroundOnly[0].reason // a job tool, perhaps under another name
+		}
+	}
+	if reason = t.policyReason(tool); reason == "" && !slices.Contains(t.declared, tool) {
+		reason = "no tool of this name was declared to you"
+	}
+	return reason
 }
 
 // policyReason asks the host's policy. One that panics refuses.

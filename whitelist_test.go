@@ -15,8 +15,8 @@ import (
 // The reasons of the default policy, by class.
 const (
 	async      = "it already runs in the background; call it directly"
-	withUser   = "it talks with the user, who must not be kept out of sight; call it directly"
-	ownState   = "it changes your own state, and you must see the change before you go on; call it directly"
+	withUser   = "it talks with the user, who would not see it; call it directly"
+	ownState   = "it changes your own state, which you must see at once; call it directly"
 	fast       = "it is done before a job would have started; call it directly"
 	mcpLookups = "it answers in less than a second; call it directly"
 )
