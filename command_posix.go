@@ -117,13 +117,20 @@ func explainPath(path string, errno syscall.Errno) string {
 		return "it is neither a program for this machine nor does it begin with #!; name its interpreter in Argv"
 	case errno == syscall.ETXTBSY:
 		return "somebody has it open for writing"
-	case errno == syscall.ENOENT || errno == syscall.ENOTDIR:
-		if interpreter := shebang(path); interpreter != "" {
-			return fmt.Sprintf("the file exists, but its interpreter %s does not", interpreter)
-		}
-		return "the file exists, but its loader does not: it may be built for another system"
 	case errno == syscall.EACCES && fi.Mode()&0o111 == 0:
 		return "it is not executable; chmod +x it, or name its interpreter in Argv"
+	}
+	interpreter := shebang(path)
+	missing := errno == syscall.ENOENT || errno == syscall.ENOTDIR
+	switch {
+	case strings.HasSuffix(interpreter, "\r"):
+		return "its first line ends with a carriage return, which makes the name of its interpreter a wrong one; save it with Unix line endings"
+	case missing && interpreter != "":
+		return fmt.Sprintf("the file exists, but its interpreter %s does not", interpreter)
+	case missing:
+		return "the file exists, but its loader does not: it may be built for another system"
+	case interpreter != "":
+		return fmt.Sprintf("its interpreter %s cannot be executed", interpreter)
 	}
 	return ""
 }
@@ -136,9 +143,11 @@ func shebang(path string) string {
 	}
 	defer f.Close()
 	line, _ := bufio.NewReaderSize(f, 256).ReadSlice('\n')
-	rest, ok := strings.CutPrefix(string(line), "#!")
-	if fields := strings.Fields(rest); ok && len(fields) > 0 {
-		return fields[0]
+	rest, ok := strings.CutPrefix(strings.TrimSuffix(string(line), "\n"), "#!")
+	if !ok {
+		return ""
 	}
-	return ""
+	// As the kernel reads it: a carriage return is part of the name.
+	name, _, _ := strings.Cut(strings.TrimLeft(rest, " \t"), " ")
+	return name
 }
