@@ -148,6 +148,9 @@ func shebang(path string) string {
 		return ""
 	}
 	// As the kernel reads it: a carriage return is part of the name.
-	name, _, _ := strings.Cut(strings.TrimLeft(rest, " \t"), " ")
-	return name
+	words := strings.FieldsFunc(rest, func(r rune) bool { return r == ' ' || r == '\t' })
+	if len(words) == 0 {
+		return ""
+	}
+	return words[0]
 }
