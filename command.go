@@ -31,42 +31,42 @@ var quietEnv = []string{
 
 // check reports what is wrong with a Spec, as a *StartError.
 func (s Spec) check() error {
-	err, hint := s.fault()
+	hint, err := s.fault()
 	if err == nil {
 		return nil
 	}
 	return &StartError{Tool: s.toolName(), Stage: StageSpec, Hint: hint, Err: err}
 }
 
-func (s Spec) fault() (err error, hint string) {
+func (s Spec) fault() (hint string, err error) {
 	switch {
 	case len(s.Argv) == 0 && s.Func == nil:
-		return errors.New("nothing to run"), "set Argv or Func"
+		return "set Argv or Func", errors.New("nothing to run")
 	case len(s.Argv) > 0 && s.Func != nil:
-		return errors.New("both Argv and Func are set"), "set one of them"
+		return "set one of them", errors.New("both Argv and Func are set")
 	case s.Func != nil && (s.Dir != "" || len(s.Env) > 0 || s.SplitStderr):
-		return errors.New("Dir, Env and SplitStderr are for processes"), "leave them out for a Func"
+		return "leave them out for a Func", errors.New("the fields Dir, Env and SplitStderr are for processes")
 	case s.Leftovers != KillLeftovers && s.Leftovers != KeepLeftovers:
-		return fmt.Errorf("unknown Leftovers policy %d", s.Leftovers), ""
+		return "", fmt.Errorf("unknown Leftovers policy %d", s.Leftovers)
 	case s.Func == nil && s.Argv[0] == "":
-		return errors.New("Argv[0], the program, is empty"), ""
+		return "", errors.New("the program, Argv[0], is empty")
 	case strings.Contains(s.Dir, "\x00"):
-		return errors.New("Dir contains a NUL byte"), ""
+		return "", errors.New("the working directory contains a NUL byte")
 	}
 	for i, arg := range s.Argv {
 		if strings.Contains(arg, "\x00") {
-			return fmt.Errorf("Argv[%d] contains a NUL byte", i), "pass binary data through a file"
+			return "pass binary data through a file", fmt.Errorf("argument Argv[%d] contains a NUL byte", i)
 		}
 	}
 	for i, kv := range s.Env {
 		if err := checkEnvEntry(kv); err != nil {
-			return fmt.Errorf("Env[%d]: %w", i, err), ""
+			return "", fmt.Errorf("entry Env[%d]: %w", i, err)
 		}
 		if key, _, _ := strings.Cut(kv, "="); key == EnvResult || key == EnvJob {
-			return fmt.Errorf("Env[%d] sets %s, which belongs to the supervisor", i, key), "leave it out"
+			return "leave it out", fmt.Errorf("entry Env[%d] sets %s, which belongs to the supervisor", i, key)
 		}
 	}
-	return nil, ""
+	return "", nil
 }
 
 // checkEnvEntry reports what is wrong with one "KEY=value". The error names

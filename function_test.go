@@ -264,7 +264,7 @@ func TestAPanicDuringAStopIsContained(t *testing.T) {
 		panic("boom")
 	})).ID
 	r := cancel(t, s, id)
-	assert.True(t, r.Ended())
+	assert.Equal(t, jobs.ReasonCancelled, r.Reason, "the request came first")
 	assert.ErrorContains(t, r.Err, "boom")
 }
 

@@ -346,7 +346,7 @@ func TestStartRefusesASpecThatIsNotValid(t *testing.T) {
 		{name: "unknown policy", spec: jobs.Spec{Argv: argv, Leftovers: 7}, says: "7"},
 		{name: "NUL in program", spec: jobs.Spec{Argv: []string{"tr\x00ue"}}, says: "Argv[0] contains a NUL"},
 		{name: "NUL in argument", spec: jobs.Spec{Argv: []string{"true", "a", "b\x00"}}, says: "Argv[2] contains a NUL"},
-		{name: "NUL in Dir", spec: jobs.Spec{Argv: argv, Dir: "/\x00"}, says: "Dir contains a NUL"},
+		{name: "NUL in Dir", spec: jobs.Spec{Argv: argv, Dir: "/\x00"}, says: "directory contains a NUL"},
 		{name: "NUL in key", spec: jobs.Spec{Argv: argv, Env: []string{"A=1", "B\x00=" + secret}}, says: "Env[1]: the key contains a NUL"},
 		{name: "NUL in value", spec: jobs.Spec{Argv: argv, Env: []string{"KEY=" + secret + "\x00"}}, says: `Env[0]: the value of "KEY"`},
 		{name: "no equals sign", spec: jobs.Spec{Argv: argv, Env: []string{secret}}, says: `Env[0]: an entry of 12 bytes has no "="`},
