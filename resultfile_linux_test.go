@@ -577,7 +577,7 @@ func resultOnAFullDisk() {
 	// Somebody else has filled it.
 	check(eventually(func() bool { return sizeUnder(dir) == 0 }), "%v", filesUnder(dir))
 	ballast := filepath.Join(dir, "ballast")
-	os.WriteFile(ballast, make([]byte, 128<<10), 0o600)
+	check(fill(ballast), "cannot fill the disk")
 	r = sh(`head -c 200000 /dev/zero | tr '\0' z; echo tail; echo lost >"$LLM_OUTPUT"; exit 7`)
 	check(r.ExitCode == 7, "%s", r.Outcome())
 	check(strings.Contains(string(r.Output.Bytes()), "zztail\n"), "the output is not complete")
@@ -588,6 +588,23 @@ func resultOnAFullDisk() {
 	r = sh(`echo 2 >"$LLM_OUTPUT"`)
 	check(string(r.File.JSON()) == "2", "%s", r.File.JSON())
 	s.Close(context.Background())
+}
+
+// fill writes a file until its disk is full.
+func fill(path string) (full bool) {
+	f, err := os.Create(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	block := make([]byte, 4096)
+	return eventually(func() bool {
+		for err := error(nil); err == nil; {
+			_, err = f.Write(block)
+		}
+		var st unix.Statfs_t
+		return unix.Statfs(path, &st) == nil && st.Bfree == 0
+	})
 }
 
 func TestALimitOnFileSizesTouchesOnlyResults(t *testing.T) {
