@@ -571,11 +571,13 @@ func resultOnAFullDisk() {
 	check(r.File.Size > 0 && r.File.Size <= 64<<10, "%d bytes of result", r.File.Size)
 	check(strings.Contains(string(r.Output.Bytes()), "zztail\n"), "the output is not complete")
 	check(r.OutputTotal >= 200_005+r.File.Size, "%d bytes of output", r.OutputTotal)
+	emptied := func() bool { return sizeUnder(dir) == 0 }
+	check(eventually(emptied), "%v", filesUnder(dir)) // once the end is told
 	r = sh(`echo 1 >"$LLM_OUTPUT"`)
 	check(string(r.File.JSON()) == "1", "%s", r.File.JSON())
 
 	// Somebody else has filled it.
-	check(eventually(func() bool { return sizeUnder(dir) == 0 }), "%v", filesUnder(dir))
+	check(eventually(emptied), "%v", filesUnder(dir))
 	ballast := filepath.Join(dir, "ballast")
 	check(fill(ballast), "cannot fill the disk")
 	r = sh(`head -c 200000 /dev/zero | tr '\0' z; echo tail; echo lost >"$LLM_OUTPUT"; exit 7`)
