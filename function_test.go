@@ -498,6 +498,18 @@ func TestWhatIsForProcessesIsRefusedForAFunction(t *testing.T) {
 	require.Empty(t, s.List().Jobs)
 }
 
+func TestAPlatformWithoutProcessesSaysSoAndRunsFunctions(t *testing.T) {
+	switch runtime.GOOS {
+	case "darwin", "dragonfly", "freebsd", "linux", "netbsd", "openbsd":
+		t.Skip("processes run on " + runtime.GOOS)
+	}
+	s := newSupervisor(t, jobs.Config{MaxRunning: 1})
+	_, err := s.Start(testContext(t), jobs.Spec{Argv: []string{"true"}})
+	require.ErrorIs(t, err, jobs.ErrUnsupported)
+	require.Empty(t, s.List().Jobs)
+	require.Equal(t, jobs.Completed, collect(t, s, start(t, s, returning(nil)).ID).State)
+}
+
 func TestAFunctionHasNoStandardError(t *testing.T) {
 	s := newSupervisor(t, jobs.Config{})
 	gate := make(chan struct{})

@@ -156,12 +156,18 @@ func requireThreads(t *testing.T, printed string, most int) {
 
 func TestThousandsOfJobsThatLeaveProcessesAreAllCleanedUp(t *testing.T) {
 	mark := freshMark()
-	// 10 or so on an idle machine. On a busy one threads are suspended amid
-	// their system calls, and the runtime puts others in their place. One for
-	// each job would be 64 and more.
-	const most = 48
-	requireThreads(t, runHelper(t, "jobs that leave a sleep", mark, fmt.Sprint("JOBS_TEST_COUNT=", many(2000))), most)
-	require.Empty(t, marked(mark))
+	// On a busy machine threads are suspended amid their system calls, and the
+	// runtime puts others in their place. The best of three runs is what the
+	// jobs need; a thread for each would be 64 and more in all of them.
+	var printed string
+	for range 3 {
+		printed = runHelper(t, "jobs that leave a sleep", mark, fmt.Sprint("JOBS_TEST_COUNT=", many(2000)))
+		require.Empty(t, marked(mark))
+		if !jobs.PidfdWorks() || pids(t, printed)[0] <= 16 {
+			break
+		}
+	}
+	requireThreads(t, printed, 16)
 }
 
 func TestIdleJobsCostNoThreadAndNoBuffer(t *testing.T) {
