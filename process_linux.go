@@ -164,10 +164,18 @@ func (t *linuxTree) peek(flags int) bool {
 func (t *linuxTree) pinned() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.reaped {
-		t.peek(unix.WNOHANG)
+	return t.pinnedLocked()
+}
+
+// pinnedLocked needs t.mu.
+func (t *linuxTree) pinnedLocked() bool {
+	if t.reaped {
+		return false
 	}
-	return !t.reaped && !t.stolen.Load()
+	if exited := t.exitTicks.Load() != 0; !t.peek(unix.WNOHANG) && exited {
+		t.stolen.Store(true) // it has exited, and yet runs: that is another child
+	}
+	return !t.stolen.Load()
 }
 
 func waitidRetry(kind, n int, info *unix.Siginfo, flags int) error {
@@ -232,7 +240,7 @@ func (t *linuxTree) signalGroup(sig unix.Signal) error {
 		}
 		groupByPidfd.Store(false)
 	}
-	if t.reaped || t.peek(unix.WNOHANG) && t.stolen.Load() {
+	if !t.pinnedLocked() {
 		return nil
 	}
 	return signal(-1, t.leader, true, sig)
@@ -282,9 +290,10 @@ func (t *linuxTree) reap() ending {
 	if t.pidfd == nil {
 		kind, n = unix.P_PID, t.leader
 	}
+	pinned := t.pinnedLocked()
 	t.reaped = true
 	var info unix.Siginfo
-	if !t.stolen.Load() && waitidRetry(kind, n, &info, unix.WEXITED|unix.WNOHANG) == nil && info.Signo != 0 {
+	if pinned && waitidRetry(kind, n, &info, unix.WEXITED|unix.WNOHANG) == nil && info.Signo != 0 {
 		return exitOf(&info)
 	}
 	if t.pidfd != nil {

@@ -48,12 +48,19 @@ func newMember(st procStat, grouped bool) *member {
 		m.fd, m.pidfd = fd, os.NewFile(uintptr(fd), "pidfd")
 	}
 	// Only now is it certain that the number means who was seen.
-	if !m.alive() {
+	if m.pidfd == nil && !isProcess(st.pid) || !m.alive() {
 		m.reapIfOurs()
 		m.close()
 		return nil
 	}
 	return m
+}
+
+// isProcess reports whether a pid is that of a process. Those of its other
+// threads can be looked up in /proc too.
+func isProcess(pid int) bool {
+	status, ok := readProc("/proc/"+strconv.Itoa(pid)+"/status", make([]byte, 1024))
+	return ok && bytes.Contains(status, []byte("\nTgid:\t"+strconv.Itoa(pid)+"\n"))
 }
 
 // now returns the process's present entry in /proc; ok is false once it is
