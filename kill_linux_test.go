@@ -941,6 +941,7 @@ func TestAStrangerWithTheNumberOfAStolenLeaderIsNotHurt(t *testing.T) {
 func init() {
 	hostHelper("host whose pids are used again", func() {
 		mountProc()
+		makeThreads()
 		ctx := context.Background()
 		s := orExit(jobs.New(jobs.Config{}))
 		for _, leftovers := range []jobs.Leftovers{jobs.KillLeftovers, jobs.KeepLeftovers} {
@@ -965,6 +966,7 @@ func init() {
 	// the job still waits for a talkative leftover.
 	hostHelper("host that reaps a leader whose pid is used again", func() {
 		mountProc()
+		makeThreads()
 		ctx := context.Background()
 		s := orExit(jobs.New(jobs.Config{DrainGrace: 500 * time.Millisecond}))
 		spec, mark := markedScript(`setsid bash -c 'while echo tick; do sleep 0.02; done' &`)
@@ -982,6 +984,25 @@ func init() {
 		stranger.requireUnhurt()
 		orExit(s.Close(ctx))
 	})
+}
+
+// makeThreads makes the runtime create its threads now: one that came later could
+// take the number that is meant for a stranger, and keep it.
+func makeThreads() {
+	const n = 32
+	var running sync.WaitGroup
+	running.Add(n)
+	enough := make(chan struct{})
+	for range n {
+		go func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			running.Done()
+			<-enough
+		}()
+	}
+	running.Wait()
+	close(enough)
 }
 
 // A stranger is a process of the host that has nothing to do with any job, the

@@ -454,6 +454,16 @@ func asOutsider(t testing.TB, c *exec.Cmd) *exec.Cmd {
 	return c
 }
 
+// outsidersDir makes a directory that only outsider can use.
+func outsidersDir(t testing.TB, path string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root can make a directory of another user")
+	}
+	require.NoError(t, os.Mkdir(path, 0o700))
+	require.NoError(t, os.Chown(path, outsider, outsider))
+}
+
 // publicDir returns a new directory that every user can enter.
 func publicDir(t testing.TB) string {
 	t.Helper()
@@ -511,8 +521,7 @@ func TestADirectoryInPathThatCannotBeSearchedHoldsNoProgram(t *testing.T) {
 	dir := publicDir(t)
 	locked := filepath.Join(dir, "locked")
 	require.NoError(t, os.Mkdir(locked, 0o700))
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "temp"), 0o700))
-	require.NoError(t, os.Chown(filepath.Join(dir, "temp"), outsider, outsider))
+	outsidersDir(t, filepath.Join(dir, "temp"))
 	out, err := asOutsider(t, helper(t, "start with a locked path", "DIR="+dir)).Output()
 	require.NoError(t, err, "%s", out)
 }
@@ -606,8 +615,7 @@ func lowestFree() uint64 {
 func TestStartWithoutRoomForAProcessFailsCleanlyAndRecovers(t *testing.T) {
 	dir := publicDir(t)
 	temp := filepath.Join(dir, "temp")
-	require.NoError(t, os.Mkdir(temp, 0o700))
-	require.NoError(t, os.Chown(temp, outsider, outsider))
+	outsidersDir(t, temp)
 	out, err := asOutsider(t, helper(t, "start without processes", "DIR="+temp)).Output()
 	require.NoError(t, err, "%s", out)
 }
