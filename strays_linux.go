@@ -48,8 +48,11 @@ func newMember(st procStat, grouped bool) *member {
 		m.fd, m.pidfd = fd, os.NewFile(uintptr(fd), "pidfd")
 	}
 	// Only now is it certain that the number means who was seen.
-	if m.pidfd == nil && !isProcess(st.pid) || !m.alive() {
-		m.reapIfOurs()
+	now, same := m.now()
+	if !same || now.dead() || m.pidfd == nil && !isProcess(st.pid) {
+		if same && now.dead() {
+			m.reapIfOurs()
+		}
 		m.close()
 		return nil
 	}
