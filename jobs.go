@@ -203,6 +203,7 @@ const (
 	// KeepLeftovers leaves them running when the leader exits by itself. They
 	// take no slot. What they still print is counted and thrown away, until
 	// Close closes their pipe. A job that is stopped loses them all the same.
+	// A result file that they go on writing is no longer watched.
 	KeepLeftovers
 )
 
