@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
 )
 
 // A function is the work of a job that runs inside the host.
@@ -117,11 +116,10 @@ func encodeValue(v any) (ResultFile, error) {
 // A panicError is a panic of the host's code, contained.
 type panicError struct {
 	value any
-	stack []byte
 }
 
 func newPanicError(v any) *panicError {
-	return &panicError{value: v, stack: debug.Stack()}
+	return &panicError{value: v}
 }
 
 func (e *panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
