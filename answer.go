@@ -279,10 +279,12 @@ func (s *Supervisor) look(id string) (Snapshot, lookState, error) {
 	if err != nil {
 		return Snapshot{}, lookState{}, err
 	}
-	j.result.look(j.out)
+	j.lookAtResult(false)
+	waiting := j.awaitsInput()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	snap := j.snapshot()
+	snap.WaitingForInput = waiting && !snap.Ended()
 	now := lookState{state: snap.State, total: snap.OutputTotal + snap.StderrTotal, seen: true}
 	if was := j.looked; was.seen && was.state == now.state && was.total == now.total {
 		now.same = was.same + 1

@@ -44,18 +44,20 @@ func (s Spec) fault() (hint string, err error) {
 		return "set Argv or Func", errors.New("nothing to run")
 	case len(s.Argv) > 0 && s.Func != nil:
 		return "set one of them", errors.New("both Argv and Func are set")
-	case s.Func != nil && (s.Dir != "" || len(s.Env) > 0 || s.SplitStderr):
-		return "leave them out for a Func", errors.New("the fields Dir, Env and SplitStderr are for processes")
+	case s.Func != nil && (s.Dir != "" || len(s.Env) > 0 || s.SplitStderr || s.Input || s.Limits != Limits{}):
+		return "leave them out for a Func", errors.New("the fields Dir, Env, Input, Limits and SplitStderr are for processes")
+	case s.OnOwnerEnd < KillWithOwner || s.OnOwnerEnd > KeepRunning:
+		return "", fmt.Errorf("unknown OnOwnerEnd policy %d", s.OnOwnerEnd)
+	case s.Limits.fault() != "":
+		return "leave it 0 for no limit", errors.New(s.Limits.fault())
 	case s.Leftovers != KillLeftovers && s.Leftovers != KeepLeftovers:
 		return "", fmt.Errorf("unknown Leftovers policy %d", s.Leftovers)
-	case s.Func == nil && s.Argv[0] == "":
-		return "", errors.New("the program, Argv[0], is empty")
 	case strings.Contains(s.Dir, "\x00"):
 		return "", errors.New("the working directory contains a NUL byte")
 	}
-	for i, arg := range s.Argv {
-		if strings.Contains(arg, "\x00") {
-			return "pass binary data through a file", fmt.Errorf("argument Argv[%d] contains a NUL byte", i)
+	if s.Func == nil {
+		if err := checkArgv(s.Argv); err != nil {
+			return "", err
 		}
 	}
 	for i, kv := range s.Env {
@@ -127,6 +129,55 @@ func lookupEnv(env []string, key string) string {
 		}
 	}
 	return ""
+}
+
+// hostEnv returns the environment that jobs start from.
+func (c Config) hostEnv() ([]string, error) {
+	env := c.Env
+	if env == nil {
+		env = os.Environ()
+	}
+	if c.EnvFilter == nil {
+		return env, nil
+	}
+	var passed []string
+	err := protect(func() error {
+		for _, kv := range env {
+			if name, _, _ := strings.Cut(kv, "="); c.EnvFilter(name) {
+				passed = append(passed, kv)
+			}
+		}
+		return nil
+	})
+	return passed, err
+}
+
+// wrapped returns what to execute for argv.
+func (c Config) wrapped(argv []string) (wrapped []string, err error) {
+	wrapped = append(wrapped, argv...)
+	if c.Wrap == nil {
+		return wrapped, nil
+	}
+	err = protect(func() error {
+		wrapped, err = c.Wrap(wrapped)
+		return err
+	})
+	if err == nil {
+		err = checkArgv(wrapped)
+	}
+	return append([]string(nil), wrapped...), err
+}
+
+func checkArgv(argv []string) error {
+	if len(argv) == 0 || argv[0] == "" {
+		return errors.New("the program, Argv[0], is empty")
+	}
+	for i, arg := range argv {
+		if strings.Contains(arg, "\x00") {
+			return fmt.Errorf("argument Argv[%d] contains a NUL byte; pass binary data through a file", i)
+		}
+	}
+	return nil
 }
 
 func (c command) fail(stage Stage, err error, hint string) error {

@@ -49,6 +49,31 @@ func (c *command) find() error {
 	return c.fail(StagePath, &exec.Error{Name: name, Err: exec.ErrNotFound}, "give an absolute path, or set PATH in Env")
 }
 
+// limit puts a shell in front of the program that sets its limits. As an exec
+// that fails in there is no error of the start any more, the program is looked
+// at before.
+func (c *command) limit(l Limits) error {
+	script := l.script()
+	if script == "" {
+		return nil
+	}
+	path := c.path
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(c.dir, path)
+	}
+	fi, err := os.Stat(path)
+	if err == nil {
+		err = executable(path, fi)
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return c.explain(errno)
+	}
+	c.argv = append([]string{"sh", "-c", script, "sh", c.path}, c.argv[1:]...)
+	c.path = "/bin/sh"
+	return nil
+}
+
 // executable returns nil if this process may execute the file.
 func executable(path string, fi fs.FileInfo) error {
 	if fi.IsDir() {

@@ -66,7 +66,7 @@ func TestADisabledSupervisorRefusesEveryJob(t *testing.T) {
 		assert.ErrorIs(t, err, jobs.ErrDisabled, name)
 	}
 	assert.Empty(t, s.List().Jobs)
-	_, err := s.Check("job_0123456789abcdef")
+	_, err := s.Check("job_0123456789abcdef0123")
 	assert.ErrorIs(t, err, jobs.ErrNotFound)
 }
 
@@ -117,10 +117,11 @@ func TestThirtyTwoFinishedJobsAreRememberedByDefault(t *testing.T) {
 	}
 }
 
-func TestAFinishedJobIsRememberedForHalfAnHourByDefault(t *testing.T) {
+func TestAToldJobIsRememberedForHalfAnHourByDefault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSupervisor(t, jobs.Config{})
 		id := finish(t, s)
+		require.Len(t, s.Drain(), 1)
 		time.Sleep(30*time.Minute - time.Second)
 		requireKnown(t, s, []string{id}, nil)
 		time.Sleep(time.Second)

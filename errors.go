@@ -10,12 +10,23 @@ import (
 var (
 	// ErrNotFound means that no job of this supervisor ever had the id.
 	ErrNotFound = errors.New("jobs: no such job")
+	// ErrForeign means that another owner's job has the id, or had it. It is an
+	// ErrNotFound too.
+	ErrForeign = fmt.Errorf("%w of this owner", ErrNotFound)
 	// ErrExpired means that the job ended and has been forgotten since, by
-	// [Config.MaxRetained] or [Config.RetainFor].
+	// [Config.MaxRetained] or [Config.RetainFor], or was reaped.
 	ErrExpired = errors.New("jobs: job ended and is no longer remembered")
 	// ErrCollected means that the result was handed out before.
 	ErrCollected = errors.New("jobs: result already collected")
-	// ErrAtCapacity means that [Config.MaxRunning] jobs run.
+	// ErrEnded means that the job has ended, so that it takes no more input.
+	ErrEnded = errors.New("jobs: job has ended")
+	// ErrNoInput means that the job was started without [Spec.Input].
+	ErrNoInput = errors.New("jobs: job has no input")
+	// ErrPending means that the host has something more urgent than to wait.
+	// A [*PendingError] says what.
+	ErrPending = errors.New("jobs: something more urgent is pending")
+	// ErrAtCapacity means that [Config.MaxRunning] jobs run. A [*CapacityError]
+	// says how many and whose.
 	ErrAtCapacity = errors.New("jobs: too many jobs are running")
 	// ErrClosed means that Close has been called.
 	ErrClosed = errors.New("jobs: supervisor is closed")
@@ -24,6 +35,25 @@ var (
 	// ErrUnsupported means that the platform cannot run process jobs.
 	ErrUnsupported = errors.New("jobs: process jobs are not supported on this platform")
 )
+
+// A CapacityError says that no slot is free.
+type CapacityError struct {
+	// Running and MaxRunning are those of the supervisor that is full.
+	Running, MaxRunning int
+	// Shared tells that this is a supervisor above the one that was asked.
+	Shared bool
+}
+
+func (e *CapacityError) Error() string {
+	whose := ""
+	if e.Shared {
+		whose = " of all owners together"
+	}
+	return fmt.Sprintf("%v: %d of %d%s; wait for one to end, or cancel one", ErrAtCapacity, e.Running, e.MaxRunning, whose)
+}
+
+// Unwrap returns ErrAtCapacity.
+func (e *CapacityError) Unwrap() error { return ErrAtCapacity }
 
 // A JobError is an error that concerns one job.
 type JobError struct {
@@ -55,6 +85,7 @@ type Stage string
 // The stages of a start, in order.
 const (
 	StageSpec Stage = "spec"              // the Spec is not valid
+	StageWrap Stage = "wrapper"           // Config.Wrap or Config.EnvFilter
 	StageFile Stage = "result file"       // the private directory or the result file
 	StageDir  Stage = "working directory" // Spec.Dir
 	StagePath Stage = "program"           // finding and executing Argv[0]

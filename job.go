@@ -15,18 +15,23 @@ const unkillableAfter = 2 * time.Second
 
 // A job is one job from its admission to its single end.
 type job struct {
-	s         *Supervisor
-	id        string
-	seq       int
-	tool, tag string
-	started   time.Time
-	timeout   time.Duration
-	leftovers Leftovers
-	limit     int64 // of output bytes, 0 = none
+	s          *Supervisor // that started it; owner says whose it is now
+	id         string
+	seq        int
+	tool       string
+	tag, trust string
+	key        string
+	started    time.Time
+	timeout    time.Duration
+	idleAfter  time.Duration // of Spec.IdleTimeout
+	leftovers  Leftovers
+	onOwnerEnd OwnerEnd
+	limit      int64 // of output bytes, 0 = none
 
 	out    *RingBuf
 	errOut *RingBuf    // nil unless standard error has a log of its own
 	result *resultFile // nil for functions
+	input  *inputPipe  // nil unless the job has one
 	work   work
 
 	lastOutput atomic.Int64 // time since started, as nanoseconds
@@ -39,11 +44,15 @@ type job struct {
 	exited  chan struct{} // closed when the leader has exited or the Func returned
 	done    chan struct{} // closed after the end was published
 
+	scanners atomic.Int32 // how many scan the output as it comes
+
 	// Guarded by Supervisor.mu.
+	owner     *Supervisor
 	cause     Reason        // fixed by the first of exit and stop request
 	settled   chan struct{} // closed when a stop has done all it can; made by its request
 	exitSeen  bool
 	expiry    *time.Timer // of the timeout
+	idleCheck *time.Timer // of the idle timeout
 	unkilled  []Process   // what a stop could not kill
 	stopErr   error       // and why
 	slotFree  bool        // its slot has been given back
@@ -52,13 +61,20 @@ type job struct {
 	endState  State
 	endedAt   time.Time
 	elapsed   time.Duration
-	waiters   int  // who will tell the end when it comes
-	told      bool // the end has been told, or is queued as a notice
+	waiters   int               // who will tell the end when it comes
+	onEnd     []chan<- struct{} // each gets a value when it has come
+	watches   []*watch
+	told      bool // the end has been told
+	queued    bool // the end waits to be told as a notice
 	refused   bool // the start was refused while the work had begun
 	collected bool
-	dismissed bool          // it was cancelled, and the one who did that has the result
-	looked    lookState     // what a model has seen of it
-	place     *list.Element // in the registry's list of ended jobs
+	dismissed bool       // it was cancelled, and the one who did that has the result
+	forgotten bool       // it is in no table any more
+	looked    lookState  // what a model has seen of it
+	strikes   int        // turns that ended while it was open
+	shelf     *list.List // of the registry's shelves of ended jobs
+	place     *list.Element
+	toldAt    time.Time
 }
 
 // work is what a job does: a process or a function.
@@ -88,6 +104,8 @@ type ending struct {
 	signal     Signal
 	core       bool
 	unknown    bool // the outcome could not be learned
+	lost       bool // it goes on, but nobody follows it any more
+	usage      usage
 	err        error
 	reason     Reason // overrides that of the cause if set
 	leftovers  []Process
@@ -95,21 +113,32 @@ type ending struct {
 	resultFile ResultFile
 }
 
+// usage is what the system says a job has taken.
+type usage struct {
+	cpu     time.Duration
+	peakRSS int64
+}
+
 func newJob(s *Supervisor, id string, spec Spec) *job {
 	j := &job{
-		s:         s,
-		id:        id,
-		tool:      spec.toolName(),
-		tag:       spec.Tag,
-		leftovers: spec.Leftovers,
-		limit:     max(spec.OutputLimit, 0),
-		timeout:   spec.Timeout,
-		out:       NewRingBuf(s.cfg.HeadBytes, s.cfg.TailBytes),
-		exited:    make(chan struct{}),
-		done:      make(chan struct{}),
+		s:          s,
+		owner:      s,
+		id:         id,
+		tool:       spec.toolName(),
+		tag:        spec.Tag,
+		trust:      spec.Trust,
+		key:        spec.Key,
+		leftovers:  spec.Leftovers,
+		onOwnerEnd: spec.OnOwnerEnd,
+		limit:      max(spec.OutputLimit, 0),
+		timeout:    spec.Timeout,
+		idleAfter:  spec.IdleTimeout,
+		exited:     make(chan struct{}),
+		done:       make(chan struct{}),
 	}
+	j.out = j.newLog()
 	if spec.SplitStderr {
-		j.errOut = NewRingBuf(s.cfg.HeadBytes, s.cfg.TailBytes)
+		j.errOut = j.newLog()
 	}
 	if j.timeout == 0 && spec.Func == nil {
 		j.timeout = s.cfg.Timeout
@@ -138,33 +167,121 @@ func (j *job) stderr() *RingBuf {
 	return j.errOut
 }
 
-// admit takes a slot for a job that is about to start.
+// newLog returns an empty log of the job.
+func (j *job) newLog() *RingBuf {
+	log := NewRingBuf(j.s.cfg.HeadBytes, j.s.cfg.TailBytes)
+	log.share = &j.s.memory
+	if j.s.cfg.KillOverMemory {
+		log.short = func() { j.requestStop(ReasonOutputLimit) }
+	}
+	return log
+}
+
+// logs returns the job's logs: one, or two.
+func (j *job) logs() []*RingBuf {
+	if j.errOut == nil {
+		return []*RingBuf{j.out}
+	}
+	return []*RingBuf{j.out, j.errOut}
+}
+
+// begin starts a job, or finds the live one with the same key; then mine is
+// false. With waiting set somebody is about to tell the job's end, as by
+// expect.
+func (s *Supervisor) begin(ctx context.Context, spec Spec, waiting bool) (j *job, mine bool, err error) {
+	if s.cfg.Disabled {
+		return nil, false, ErrDisabled
+	}
+	if err := spec.check(); err != nil {
+		return nil, false, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, false, err
+	}
+	if spec.Key != "" {
+		holder, keyErr := s.claimKey(ctx, spec.Key, waiting)
+		if holder != nil || keyErr != nil {
+			return holder, false, keyErr
+		}
+		defer func() {
+			if err != nil {
+				s.releaseKey(spec.Key)
+			}
+		}()
+	}
+	id, err := s.admit()
+	if err != nil {
+		return nil, false, err
+	}
+	j = newJob(s, id, spec)
+	if waiting {
+		j.waiters = 1
+	}
+	j.work, err = s.launch(ctx, j, spec)
+	if err != nil {
+		s.dismiss()
+		return nil, false, err
+	}
+	return j, true, s.register(j)
+}
+
+// launch makes the work of a job begin.
+func (s *Supervisor) launch(ctx context.Context, j *job, spec Spec) (work, error) {
+	if spec.Func != nil {
+		return newFunction(ctx, spec.Func), nil
+	}
+	return startProcess(ctx, j, spec)
+}
+
+// admit takes a slot for a job that is about to start, here and in every
+// supervisor above.
 func (s *Supervisor) admit() (id string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.reg.reserve()
+	if s.reg.closing {
+		return "", ErrClosed
+	}
+	for o := s; o != nil; o = o.parent {
+		if o.reg.slots >= o.reg.maxRunning {
+			return "", &CapacityError{Running: o.reg.slots, MaxRunning: o.reg.maxRunning, Shared: o != s}
+		}
+	}
+	s.takeSlots(1)
+	s.reg.live++
+	return s.newID(), nil
+}
+
+// takeSlots changes the number of slots taken here and above. It needs mu.
+func (s *Supervisor) takeSlots(n int) {
+	for o := s; o != nil; o = o.parent {
+		o.reg.slots += n
+	}
 }
 
 // dismiss gives back the slot of a job that could not be started.
 func (s *Supervisor) dismiss() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.reg.release()
+	s.takeSlots(-1)
+	s.reg.live--
 	s.idle.Broadcast()
 }
 
 // register enters a job whose work has begun. If Close has begun meanwhile the
 // job is killed and the start refused; nobody has learned its id.
-func (s *Supervisor) register(j *job) (Snapshot, error) {
+func (s *Supervisor) register(j *job) error {
 	s.mu.Lock()
 	j.refused = s.reg.closing
 	if !j.refused {
 		s.reg.add(j)
+		s.reg.setKey(j)
 	}
 	if j.timeout > 0 {
 		j.expiry = time.AfterFunc(j.timeout, func() { j.requestStop(ReasonTimeout) })
 	}
-	snap := j.snapshot()
+	if j.idleAfter > 0 {
+		j.idleCheck = time.AfterFunc(j.idleAfter, j.stopIfIdle)
+	}
 	s.mu.Unlock()
 	if j.result != nil {
 		s.watcher.add(j)
@@ -174,9 +291,33 @@ func (s *Supervisor) register(j *job) (Snapshot, error) {
 		j.requestStop(ReasonShutdown)
 		j.hurry()
 		<-j.done
-		return Snapshot{}, ErrClosed
+		return ErrClosed
 	}
-	return snap, nil
+	return nil
+}
+
+// stopIfIdle stops the job if it has been silent for its idle timeout, else it
+// looks again when that could be.
+func (j *job) stopIfIdle() {
+	j.lookAtResult(true) // which may have grown unseen
+	rest := j.idleAfter - time.Since(j.started) + time.Duration(j.lastOutput.Load())
+	if rest <= 0 {
+		j.requestStop(ReasonIdle)
+		return
+	}
+	j.s.mu.Lock()
+	defer j.s.mu.Unlock()
+	if !j.ended {
+		j.idleCheck.Reset(rest)
+	}
+}
+
+// lookAtResult lets what has been written to the result file join the output,
+// unless that was done a moment ago and it is not urgent.
+func (j *job) lookAtResult(urgent bool) {
+	if j.result != nil && j.result.look(j.out, urgent) {
+		j.lastOutput.Store(int64(time.Since(j.started)))
+	}
 }
 
 // live is the goroutine of a job.
@@ -197,8 +338,8 @@ func (j *job) release() {
 	defer func() {
 		j.s.mu.Lock()
 		defer j.s.mu.Unlock()
-		j.s.reg.releasing--
-		j.s.idle.Broadcast()
+		j.owner.reg.releasing--
+		j.owner.idle.Broadcast()
 	}()
 	j.work.release(j)
 }
@@ -291,24 +432,28 @@ func (j *job) stop() {
 // published and the slot freed; then waiters wake. Of a job that was given up
 // as stuck, the second call frees the slot when the work has ended after all.
 func (j *job) publish(e ending) {
-	j.out.freeze()
-	if j.errOut != nil {
-		j.errOut.freeze()
+	for _, log := range j.logs() {
+		log.freeze()
 	}
 	defer j.hurry() // releases the context
+	if !e.lost && e.reason != ReasonUnreaped {
+		j.input.end()
+	}
 	s := j.s
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.reason != ReasonUnreaped && !j.slotFree {
+	if e.reason != ReasonUnreaped && !e.lost && !j.slotFree {
 		j.slotFree = true
-		s.reg.slots--
-		s.reg.releasing++
+		j.owner.takeSlots(-1)
+		j.owner.reg.releasing++
 	}
 	if j.ended {
 		return
 	}
-	if j.expiry != nil {
-		j.expiry.Stop()
+	for _, timer := range []*time.Timer{j.expiry, j.idleCheck} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	j.end = e
 	if j.unkilled != nil {
@@ -321,17 +466,19 @@ func (j *job) publish(e ending) {
 	j.endedAt = time.Now()
 	j.elapsed = j.endedAt.Sub(j.started)
 	j.ended = true
-	s.reg.ended(j)
-	if j.waiters == 0 {
-		s.reg.notify(j)
-	}
+	j.owner.reg.ended(j)
 	close(j.done)
-	s.idle.Broadcast()
+	for _, ch := range j.onEnd {
+		poke(ch)
+	}
+	j.owner.idle.Broadcast()
 }
 
 // conclude returns the final state and reason of a job whose cause is given.
 func (e ending) conclude(cause Reason) (State, Reason) {
 	switch {
+	case e.lost:
+		return Lost, cause
 	case e.reason == ReasonUnreaped:
 		return Failed, ReasonUnreaped
 	case cause != ReasonExit && cause != "":
@@ -340,6 +487,8 @@ func (e ending) conclude(cause Reason) (State, Reason) {
 		return Failed, e.reason
 	case e.unknown:
 		return Failed, ReasonInternal
+	case e.signal.ofLimit():
+		return Failed, ReasonResourceLimit
 	case e.signal != 0:
 		return Failed, ReasonSignal
 	case e.exitCode > 0, e.exitCode < 0 && e.err != nil: // a Func has no code
@@ -373,13 +522,26 @@ func (j *job) expect() {
 func (j *job) leave(tell bool) {
 	j.s.mu.Lock()
 	defer j.s.mu.Unlock()
+	j.left(tell)
+}
+
+// left is leave for holders of Supervisor.mu.
+func (j *job) left(tell bool) {
 	j.waiters--
 	switch {
 	case tell:
-		j.told = true
-		j.s.reg.withdraw(j)
+		j.tell()
 	case j.ended && j.waiters == 0:
-		j.s.reg.notify(j)
+		j.owner.reg.notify(j)
+	}
+}
+
+// tell records that the end has been told. It needs Supervisor.mu.
+func (j *job) tell() {
+	j.told = true
+	j.owner.reg.withdraw(j)
+	if j.ended {
+		j.owner.reg.shelve(j)
 	}
 }
 
@@ -387,11 +549,16 @@ func (j *job) leave(tell bool) {
 func (s *Supervisor) lookup(id string) (*job, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j, err := s.reg.find(id)
-	if err != nil {
-		return nil, &JobError{ID: id, Err: err}
+	return s.find(id)
+}
+
+// find is lookup for holders of mu.
+func (s *Supervisor) find(id string) (*job, error) {
+	s.reg.evict(time.Now())
+	if j, ok := s.reg.jobs[id]; ok {
+		return j, nil
 	}
-	return j, nil
+	return nil, &JobError{ID: id, Err: s.absent(id)}
 }
 
 // jobError returns err about j, with its Snapshot.
@@ -412,7 +579,7 @@ func (s *Supervisor) consume(j *job) (Result, error) {
 	won := !j.collected
 	if won {
 		j.collected = true
-		s.reg.consumed(j)
+		j.owner.reg.shelve(j)
 	}
 	s.mu.Unlock()
 	if !won {
@@ -451,9 +618,8 @@ func (s *Supervisor) resultOf(j *job) Result {
 // dropResult lets go of what a collected job no longer needs; its Snapshot
 // stays.
 func (s *Supervisor) dropResult(j *job) {
-	j.out.release()
-	if j.errOut != nil {
-		j.errOut.release()
+	for _, log := range j.logs() {
+		log.release()
 	}
 	s.mu.Lock()
 	j.end.resultFile = ResultFile{}
@@ -465,16 +631,6 @@ func (s *Supervisor) runningJobs() []*job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reg.running()
-}
-
-// beginClose refuses further starts. It reports whether this is the first
-// call.
-func (s *Supervisor) beginClose() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	first := !s.reg.closing
-	s.reg.closing = true
-	return first
 }
 
 // awaitIdle waits until no job is starting, every job has ended, and what they
@@ -503,6 +659,8 @@ func (j *job) snapshot() Snapshot {
 		ID:           j.id,
 		Tool:         j.tool,
 		Tag:          j.tag,
+		Trust:        j.trust,
+		Owner:        j.owner.name,
 		State:        Running,
 		ExitCode:     -1,
 		LeaderExited: j.exitSeen,
@@ -519,6 +677,7 @@ func (j *job) snapshot() Snapshot {
 		snap.Elapsed = j.elapsed
 		snap.ExitCode, snap.Signal, snap.CoreDumped = j.end.exitCode, j.end.signal, j.end.core
 		snap.Err = j.end.err
+		snap.CPUTime, snap.PeakRSS = j.end.usage.cpu, j.end.usage.peakRSS
 		snap.Leftovers, snap.Survivors = j.end.leftovers, j.end.survivors
 		return snap
 	}
@@ -529,4 +688,12 @@ func (j *job) snapshot() Snapshot {
 	snap.Elapsed = time.Since(j.started)
 	snap.Idle = snap.Elapsed - time.Duration(j.lastOutput.Load())
 	return snap
+}
+
+// forgetOutput gives back what the job takes of the memory that all share. Its
+// logs must be final.
+func (j *job) forgetOutput() {
+	for _, log := range j.logs() {
+		log.giveBack()
+	}
 }

@@ -59,8 +59,10 @@ package jobs
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -79,6 +81,7 @@ const (
 	DefaultResultFileLimit = 256 << 20
 	DefaultMaxRetained     = 32
 	DefaultRetainFor       = 30 * time.Minute
+	DefaultOutputMemory    = 256 << 20
 )
 
 // Config configures a [Supervisor]. The zero value is ready to use. A field
@@ -97,22 +100,38 @@ type Config struct {
 	// pagers, no prompts) overlay it, then [Spec.Env].
 	Env []string
 
+	// EnvFilter says which variables of Env, or of the host's environment, jobs
+	// get. Nil passes all. See [AllowEnv] and [StripSecrets]. It is called at
+	// each Start and must be safe for concurrent use.
+	EnvFilter func(name string) bool
+
 	// HeadBytes is how much of the beginning of each job's output is kept.
 	// Defaults to 4 KiB. Negative keeps no beginning.
 	HeadBytes int
+
+	// KillOverMemory makes a job whose output finds no room in OutputMemory stop
+	// with [ReasonOutputLimit], instead of keeping less of it.
+	KillOverMemory bool
 
 	// KillGrace is how long a job's processes have between SIGTERM and
 	// SIGKILL. Defaults to 5 seconds.
 	KillGrace time.Duration
 
 	// MaxRetained is how many finished jobs are remembered, collected or not.
-	// Past it the oldest is forgotten, collected ones first. Defaults to 32, or
-	// MaxRunning if that is more.
+	// Past it the oldest is forgotten: collected ones first, then those whose
+	// end was told, and only then those whose end nobody knows yet. Defaults to
+	// 32, or MaxRunning if that is more.
 	MaxRetained int
 
 	// MaxRunning is how many jobs may run at once. Defaults to 5. To switch
 	// jobs off use Disabled.
 	MaxRunning int
+
+	// OutputMemory bounds the memory that the kept output of all jobs takes
+	// together, finished ones included. Where it is used up a log keeps what it
+	// holds and less of what is to come, but always its last 4 KiB; what it
+	// drops is counted as ever. Defaults to 256 MiB. Negative means no bound.
+	OutputMemory int64
 
 	// ResultBytes is how much of the end of a result file is read. Defaults to
 	// 1 MiB.
@@ -124,8 +143,8 @@ type Config struct {
 	// it writes in between. Defaults to 256 MiB. Negative means no limit.
 	ResultFileLimit int64
 
-	// RetainFor is how long a finished job is remembered. Defaults to 30
-	// minutes.
+	// RetainFor is how long a finished job is remembered once its end has been
+	// told. Defaults to 30 minutes.
 	RetainFor time.Duration
 
 	// TailBytes is how much of the end of each job's output is kept. Defaults
@@ -140,6 +159,12 @@ type Config struct {
 	// [ReasonTimeout], unless its Spec says otherwise. Defaults to 30 minutes.
 	// Negative means no timeout.
 	Timeout time.Duration
+
+	// Wrap, if set, is asked at each Start what to execute instead of argv, such
+	// as the same behind "nice", "bwrap" or "systemd-run --scope". A stop
+	// reaches what the wrapper runs as it reaches all of the job. An error, or a
+	// panic, refuses the start. It must be safe for concurrent use.
+	Wrap func(argv []string) ([]string, error)
 }
 
 // A Spec says what to run. Exactly one of Argv and Func must be set. Start
@@ -170,8 +195,30 @@ type Spec struct {
 	// one key the last counts. [EnvResult] and [EnvJob] cannot be set.
 	Env []string
 
+	// IdleTimeout stops the job with [ReasonIdle] once it has printed nothing,
+	// and written nothing to its result file, for this long. Zero or negative
+	// means none.
+	IdleTimeout time.Duration
+
+	// Input gives the process a pipe as standard input, written to through
+	// [Supervisor.Input], in place of the null device.
+	Input bool
+
+	// Key, if not empty, makes the start idempotent: while a job with this key
+	// lives, Start and Run of this supervisor find that job instead of starting
+	// another, whatever else the Spec says.
+	Key string
+
 	// Leftovers says what happens to processes that outlive the job's leader.
 	Leftovers Leftovers
+
+	// Limits are what the system lets each process of the job take. The zero
+	// value sets none.
+	Limits Limits
+
+	// OnOwnerEnd says what happens to the job if it runs when its supervisor is
+	// closed. Defaults to [KillWithOwner].
+	OnOwnerEnd OwnerEnd
 
 	// OutputLimit stops the job with [ReasonOutputLimit] once it has written
 	// more bytes than this to standard output and error. Zero or negative
@@ -182,7 +229,8 @@ type Spec struct {
 	// [Supervisor.Stderr]. The order between the two streams is then lost.
 	SplitStderr bool
 
-	// Tag is an opaque note that every Snapshot of the job carries.
+	// Tag is an opaque note that every Snapshot and every Notice of the job
+	// carries.
 	Tag string
 
 	// Timeout stops the job with [ReasonTimeout] after this long. Zero means
@@ -192,6 +240,11 @@ type Spec struct {
 	// Tool is the name of the tool call, for people and models. Defaults to
 	// the base name of the program, or "func".
 	Tool string
+
+	// Trust is what the host thinks of the one who asked for the job. It is
+	// opaque and carried like Tag, but never shown to a model; empty should mean
+	// no trust.
+	Trust string
 }
 
 // Leftovers is a policy for processes that outlive the leader of their job.
@@ -216,24 +269,42 @@ const EnvResult = "LLM_OUTPUT"
 // colons, since agents run agents.
 const EnvJob = "AGENT_JOB_ID"
 
-// A Supervisor runs jobs. Make one with [New]; all methods are safe for
-// concurrent use.
+// A Supervisor runs jobs. Make one with [New], and more below it with
+// [Supervisor.Child]; all methods are safe for concurrent use.
 type Supervisor struct {
-	cfg  Config
-	host *host // what the platform needs once per supervisor
+	*shared
+	cfg    Config
+	name   string
+	number int         // among the supervisors of the tree, the top is 1
+	parent *Supervisor // nil at the top
 
-	// mu guards the registry and every job's published fields. No call that
+	// Guarded by mu.
+	reg      registry
+	idle     sync.Cond // reg.live or reg.releasing has become less
+	children map[*Supervisor]struct{}
+	urgent   urgency
+
+	delivery chan struct{} // holds a value while a Deliver is at work
+
+	hurried context.Context // done when Close may wait no longer
+	hurry   context.CancelFunc
+	closed  chan struct{} // closed at the end of Close, when report is final
+	report  Report
+}
+
+// shared is what all supervisors of a tree have together.
+type shared struct {
+	// mu guards the registries and every job's published fields. No call that
 	// can wait, and no code of the host, runs under it.
-	mu   sync.Mutex
-	reg  registry
-	idle sync.Cond // on mu: reg.live or reg.releasing has become less
+	mu     sync.Mutex
+	owners int // supervisors made so far
 
+	host    *host // what the platform needs once per tree
 	dir     privateDir
 	watcher resultWatcher
 	kept    keptPipes
-
-	closed chan struct{} // closed at the end of Close, when report is final
-	report Report
+	memory  budget
+	idKey   [16]byte
 }
 
 // New returns a Supervisor. It starts no process, opens no file and makes no
@@ -244,14 +315,25 @@ func New(cfg Config) (*Supervisor, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Supervisor{cfg: cfg, host: new(host), closed: make(chan struct{})}
-	s.idle.L = &s.mu
-	s.reg.init(cfg)
-	s.dir.parent, err = filepath.Abs(cmp.Or(cfg.TempDir, os.TempDir()))
+	sh := &shared{host: new(host), owners: 1}
+	sh.dir.parent, err = filepath.Abs(cmp.Or(cfg.TempDir, os.TempDir()))
 	if err != nil {
 		return nil, fmt.Errorf("jobs: Config.TempDir: %w", err)
 	}
+	rand.Read(sh.idKey[:]) // never fails
+	sh.memory.left.Store(cfg.OutputMemory)
+	s := newSupervisor(sh, cfg)
+	s.number = 1
 	return s, nil
+}
+
+func newSupervisor(sh *shared, cfg Config) *Supervisor {
+	s := &Supervisor{shared: sh, cfg: cfg, closed: make(chan struct{}), delivery: make(chan struct{}, 1)}
+	s.idle.L = &s.mu
+	s.reg.init(cfg)
+	s.urgent.changed = make(chan struct{})
+	s.hurried, s.hurry = context.WithCancel(context.Background())
+	return s
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -287,6 +369,10 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.TailBytes, DefaultTailBytes)
 	setDefault(&c.Timeout, DefaultTimeout)
 	setDefault(&c.ResultFileLimit, DefaultResultFileLimit)
+	setDefault(&c.OutputMemory, DefaultOutputMemory)
+	if c.OutputMemory < 0 {
+		c.OutputMemory = math.MaxInt64
+	}
 	if c.Env != nil {
 		c.Env = append([]string{}, c.Env...)
 	}
@@ -312,52 +398,36 @@ func setDefault[T int | int64 | time.Duration](field *T, def T) {
 // once Close has been called, and [ErrUnsupported] for a process where the
 // platform has none. Whenever Start returns an error nothing runs and nothing
 // stays behind.
+//
+// A second Start with the same [Spec.Key], while the first job lives, returns
+// that job's Snapshot.
 func (s *Supervisor) Start(ctx context.Context, spec Spec) (Snapshot, error) {
-	if s.cfg.Disabled {
-		return Snapshot{}, ErrDisabled
-	}
-	if err := spec.check(); err != nil {
-		return Snapshot{}, err
-	}
-	if err := ctx.Err(); err != nil {
-		return Snapshot{}, err
-	}
-	id, err := s.admit()
+	j, _, err := s.begin(ctx, spec, false)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	j := newJob(s, id, spec)
-	j.work, err = s.launch(ctx, j, spec)
-	if err != nil {
-		s.dismiss()
-		return Snapshot{}, err
-	}
-	return s.register(j)
-}
-
-// launch makes the work of a job begin.
-func (s *Supervisor) launch(ctx context.Context, j *job, spec Spec) (work, error) {
-	if spec.Func != nil {
-		return newFunction(ctx, spec.Func), nil
-	}
-	return startProcess(ctx, j, spec)
+	return s.snapshotOf(j), nil
 }
 
 // Check returns what is known of a job. It changes nothing: not what Collect
 // will return, not whether the end counts as told.
 //
 // A collected job still answers, with [Snapshot.Collected] set, until it is
-// forgotten. Check returns [ErrNotFound] for an id that was never given out
-// and [ErrExpired] for one that was forgotten.
+// forgotten. Check returns [ErrNotFound] for an id that was never given out,
+// which [ErrForeign] is too, for one of another owner, and [ErrExpired] for one
+// that was forgotten.
 func (s *Supervisor) Check(id string) (Snapshot, error) {
 	j, err := s.lookup(id)
 	if err != nil {
 		return Snapshot{}, err
 	}
-	j.result.look(j.out)
+	j.lookAtResult(false)
+	waiting := j.awaitsInput()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return j.snapshot(), nil
+	snap := j.snapshot()
+	snap.WaitingForInput = waiting && !snap.Ended()
+	return snap, nil
 }
 
 // Output returns up to max bytes of a job's output, exactly as written, from
@@ -403,7 +473,7 @@ func (s *Supervisor) read(id string, from int64, room func(*RingBuf) []byte, log
 	if err != nil {
 		return Chunk{}, err
 	}
-	j.result.look(j.out)
+	j.lookAtResult(false)
 	s.mu.Lock()
 	ended := j.ended
 	s.mu.Unlock()
@@ -426,13 +496,14 @@ func (s *Supervisor) read(id string, from int64, room func(*RingBuf) []byte, log
 //
 // The context ends the wait, never the job: Collect then returns the context's
 // error beside a Result that holds only the present Snapshot, and uses nothing
-// up. Other errors are those of [Supervisor.Check].
+// up. So it does with [ErrPending] where the host has something more urgent,
+// see [Supervisor.SetPending]. Other errors are those of [Supervisor.Check].
 func (s *Supervisor) Collect(ctx context.Context, id string) (Result, error) {
 	j, err := s.lookup(id)
 	if err != nil {
 		return Result{}, err
 	}
-	if err := j.await(ctx); err != nil {
+	if err := s.awaitUnlessUrgent(ctx, j); err != nil {
 		return Result{Snapshot: s.snapshotOf(j)}, err
 	}
 	return s.consume(j)
@@ -473,78 +544,10 @@ func (s *Supervisor) List() List {
 	return s.reg.list()
 }
 
-// Close stops every running job as Cancel does, waits for them, and removes
-// what the supervisor made: its private directory, its pipes to kept
-// leftovers. New jobs are refused with [ErrClosed] as soon as Close is called.
-// Check, Output, Collect and List go on answering.
-//
-// When ctx is done, every process still alive is killed at once; Close then
-// still waits for their deaths, which the system grants within moments, and
-// returns the context's error beside the Report. A job that cannot be killed
-// is given up after two seconds and named in the Report.
-//
-// A second call waits for the first and returns the same Report and nil.
-func (s *Supervisor) Close(ctx context.Context) (Report, error) {
-	if !s.beginClose() {
-		<-s.closed
-		return s.report, nil
-	}
-	running := s.runningJobs()
-	for _, j := range running {
-		j.expect() // the report tells its end
-		j.requestStop(ReasonShutdown)
-	}
-	hurried := context.AfterFunc(ctx, func() {
-		for _, j := range s.runningJobs() {
-			j.hurry()
-		}
-	})
-	s.awaitIdle()
-	for _, j := range running {
-		j.leave(true)
-	}
-	var err error
-	if !hurried() {
-		err = ctx.Err()
-	}
-	s.finishClose(running)
-	return s.report, err
-}
-
-// finishClose gives back what the jobs needed together and completes the
-// report.
-func (s *Supervisor) finishClose(stopped []*job) {
-	s.kept.close()
-	s.watcher.close()
-	s.host.close()
-	s.dir.remove()
-	s.mu.Lock()
-	s.report = s.reg.report(stopped)
-	s.mu.Unlock()
-	close(s.closed)
-}
-
-// A Report says what a Supervisor left undone when it was closed.
-type Report struct {
-	// Stopped holds the jobs that were running and that Close ended.
-	Stopped []Snapshot
-	// Uncollected holds the jobs that had ended by themselves and whose result
-	// nobody had collected.
-	Uncollected []Snapshot
-}
-
 // A List is the state of a Supervisor at one moment.
 type List struct {
 	// Jobs holds the jobs by order of start.
 	Jobs []Snapshot
 	// Running counts the slots taken, MaxRunning is how many there are.
 	Running, MaxRunning int
-}
-
-// hostEnv returns the environment that jobs start from.
-func (c Config) hostEnv() []string {
-	if c.Env != nil {
-		return c.Env
-	}
-	return os.Environ()
 }

@@ -10,26 +10,42 @@ import (
 // how many were is told.
 const maxNotices = 1024
 
-// A Notice tells that a job has ended. It is of constant size: it never holds
-// output.
+// Events of a [Notice].
+const (
+	EventCompleted = "job_completed"
+	EventFailed    = "job_failed"
+	EventCancelled = "job_cancelled"
+	EventLost      = "job_lost"
+	EventMatched   = "job_matched"     // a line of output, see Supervisor.Watch
+	EventDropped   = "notices_dropped" // the queue overflowed
+)
+
+// A Notice tells that a job has ended, or that it printed a line that somebody
+// watches for. It is of constant size: but for that one line, cut to 200 bytes,
+// it never holds output.
 //
-// The end of a job is told once: by the answer of a Collect, Cancel or Close
-// that waited for it or found it ended; otherwise by its Notice. Check, Output
-// and List do not count as telling.
+// The end of a job is told once: by the answer of a Collect, Cancel, Run, Wait,
+// Reap or Close that waited for it or found it ended; otherwise by its Notice.
+// Check, Output and List do not count as telling.
 type Notice struct {
-	// Event is "job_completed", "job_failed" or "job_cancelled"; or
-	// "notices_dropped", when the queue overflowed, with only Dropped set.
 	Event  string
 	ID     string
 	Tool   string
 	Tag    string
+	Trust  string
 	State  State
 	Reason Reason
 	// ExitCode is -1 where there is none.
 	ExitCode int
 	Signal   Signal
 	Elapsed  time.Duration
-	// Dropped counts the notices lost to the bound of the queue.
+	// Line is the line of an EventMatched; empty where only Suppressed counts.
+	Line string
+	// Suppressed counts the matches since the watch's notice before that had
+	// none of their own.
+	Suppressed int
+	// Dropped counts, in an EventDropped, the notices lost to the bound of the
+	// queue.
 	Dropped int
 }
 
@@ -51,6 +67,8 @@ type noticeView struct {
 	ElapsedSecs float64 `json:"elapsed_secs,omitempty"`
 	NextAction  string  `json:"next_action,omitempty"`
 	Tag         string  `json:"tag,omitempty"`
+	Line        string  `json:"line,omitempty"`
+	Suppressed  int     `json:"suppressed,omitempty"`
 	Dropped     int     `json:"dropped,omitempty"`
 }
 
@@ -68,6 +86,11 @@ func (n Notice) view(w words) noticeView {
 		ElapsedSecs: seconds(n.Elapsed),
 		NextAction:  w.collectCall(n.ID),
 		Tag:         readable(n.Tag, nameLimit),
+		Line:        n.Line,
+		Suppressed:  n.Suppressed,
+	}
+	if n.Event == EventMatched {
+		v.NextAction = w.checkCall(n.ID)
 	}
 	if n.ExitCode >= 0 {
 		v.ExitCode = &n.ExitCode
@@ -78,16 +101,20 @@ func (n Notice) view(w words) noticeView {
 var _ json.Marshaler = Notice{}
 
 // Drain returns the notices that wait, oldest first, and empties the queue:
-// their ends count as told. It returns nil if there is none.
+// their ends count as told. It returns nil if there is none. Notices that a
+// [Supervisor.Deliver] has in hand are not among them.
 func (s *Supervisor) Drain() []Notice {
 	return s.takeNotices(maxNotices + 1) // and the one about dropped ones
 }
 
-// takeNotices removes up to k notices from the queue.
+// takeNotices removes up to k notices from the queue and counts their ends as
+// told.
 func (s *Supervisor) takeNotices(k int) []Notice {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.reg.notices.take(k)
+	taken := s.reg.notices.take(k)
+	told(taken)
+	return plain(taken)
 }
 
 // Ready returns a channel that holds a value when notices wait, so that an
@@ -98,55 +125,102 @@ func (s *Supervisor) Ready() <-chan struct{} {
 	return s.reg.notices.ready
 }
 
-// notices is the queue of ends that nobody has been told. Its methods need
+// A queued notice is one that nobody has seen, about job unless that is nil.
+type queued struct {
+	Notice
+	job *job
+}
+
+// end reports whether it tells a job's end.
+func (q queued) end() bool { return q.job != nil && q.State.Ended() }
+
+func plain(qs []queued) []Notice {
+	if len(qs) == 0 {
+		return nil
+	}
+	ns := make([]Notice, len(qs))
+	for i, q := range qs {
+		ns[i] = q.Notice
+	}
+	return ns
+}
+
+// told records that ends have been told. It needs Supervisor.mu.
+func told(qs []queued) {
+	for _, q := range qs {
+		if q.end() {
+			q.job.queued, q.job.told = false, true
+			q.job.owner.reg.shelve(q.job)
+		}
+	}
+}
+
+// notices is the queue of what nobody has been told. Its methods need
 // Supervisor.mu.
 type notices struct {
-	queue   []Notice
+	queue   []queued
+	claimed []queued // that a Deliver has in hand
 	dropped int
 	ready   chan struct{} // of one element
 }
 
 // notify queues the notice of an ended job, unless its end is told already.
 func (r *registry) notify(j *job) {
-	if j.told || j.refused {
+	if j.told || j.queued || j.refused {
 		return
 	}
-	j.told = true
+	j.queued = true
+	r.notices.add(queued{Notice: j.notice("job_" + string(j.endState)), job: j})
+}
+
+// notice returns a notice about the job as it stands.
+func (j *job) notice(event string) Notice {
 	snap := j.snapshot()
-	r.notices.add(Notice{
-		Event:    "job_" + string(snap.State),
+	return Notice{
+		Event:    event,
 		ID:       snap.ID,
 		Tool:     snap.Tool,
 		Tag:      snap.Tag,
+		Trust:    snap.Trust,
 		State:    snap.State,
 		Reason:   snap.Reason,
 		ExitCode: snap.ExitCode,
 		Signal:   snap.Signal,
 		Elapsed:  snap.Elapsed,
-	})
+	}
 }
 
-// withdraw takes back the notice of a job whose end is being told otherwise.
+// withdraw takes back the notices of a job whose end is being told otherwise.
 func (r *registry) withdraw(j *job) {
 	n := &r.notices
-	n.queue = slices.DeleteFunc(n.queue, func(n Notice) bool { return n.ID == j.id })
+	about := func(q queued) bool { return q.job == j }
+	n.queue = slices.DeleteFunc(n.queue, about)
+	n.claimed = slices.DeleteFunc(n.claimed, about)
+	j.queued = false
 	n.settle()
 }
 
-func (n *notices) add(notice Notice) {
-	if len(n.queue) == maxNotices {
-		n.queue = slices.Delete(n.queue, 0, 1)
+func (n *notices) add(q queued) {
+	n.queue = append(n.queue, q)
+	n.bound()
+	n.settle()
+}
+
+// bound drops what is too much: lines first, then the oldest ends.
+func (n *notices) bound() {
+	for len(n.queue) > maxNotices {
+		i := max(0, slices.IndexFunc(n.queue, func(q queued) bool { return !q.end() }))
+		told(n.queue[i : i+1]) // by the count of those dropped
+		n.queue = slices.Delete(n.queue, i, i+1)
 		n.dropped++
 	}
-	n.queue = append(n.queue, notice)
-	n.settle()
 }
 
 // take removes up to k notices. If some were dropped, the first says so.
-func (n *notices) take(k int) []Notice {
-	var taken []Notice
+func (n *notices) take(k int) []queued {
+	var taken []queued
 	if n.dropped > 0 {
-		taken = append(taken, Notice{Event: "notices_dropped", ExitCode: -1, Dropped: n.dropped})
+		taken = append(taken, queued{Notice: Notice{Event: EventDropped, ExitCode: -1, Dropped: n.dropped}})
 		n.dropped = 0
 		k--
 	}
@@ -160,10 +234,7 @@ func (n *notices) take(k int) []Notice {
 // settle makes ready hold a value exactly while there is something to take.
 func (n *notices) settle() {
 	if len(n.queue) > 0 || n.dropped > 0 {
-		select {
-		case n.ready <- struct{}{}:
-		default:
-		}
+		poke(n.ready)
 		return
 	}
 	select {

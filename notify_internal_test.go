@@ -41,8 +41,7 @@ func startWork(t *testing.T, s *Supervisor, w work) *job {
 	require.NoError(t, err)
 	j := newJob(s, id, Spec{Tool: "fake", Timeout: -1})
 	j.work = w
-	_, err = s.register(j)
-	require.NoError(t, err)
+	require.NoError(t, s.register(j))
 	return j
 }
 

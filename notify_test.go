@@ -399,20 +399,20 @@ func TestANoticeIsOfConstantSizeAndHoldsNoOutput(t *testing.T) {
 
 func TestTheJSONOfANoticeNamesTheFieldsAsTheToolsDo(t *testing.T) {
 	n := jobs.Notice{
-		Event: "job_failed", ID: "job_0123456789abcdef", Tool: "build", Tag: "request 7",
+		Event: "job_failed", ID: "job_0123456789abcdef0123", Tool: "build", Tag: "request 7",
 		State: jobs.Failed, Reason: jobs.ReasonExit, ExitCode: 3, Elapsed: 12_345_678_901,
 	}
 	data, err := json.Marshal(n)
 	require.NoError(t, err)
 	require.JSONEq(t, `{
 		"event": "job_failed",
-		"id": "job_0123456789abcdef",
+		"id": "job_0123456789abcdef0123",
 		"tool": "build",
 		"status": "failed",
 		"reason": "exit",
 		"exit_code": 3,
 		"elapsed_secs": 12.3,
-		"next_action": "job__collect {\"id\":\"job_0123456789abcdef\"}",
+		"next_action": "job__collect {\"id\":\"job_0123456789abcdef0123\"}",
 		"tag": "request 7"
 	}`, string(data))
 

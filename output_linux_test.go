@@ -264,7 +264,7 @@ func TestACollectedJobHasNoOutput(t *testing.T) {
 func TestOutputOfAnUnknownJobIsAnError(t *testing.T) {
 	s := newSupervisor(t, jobs.Config{})
 	for _, read := range []reader{s.Output, s.Stderr} {
-		_, err := read("job_0123456789abcdef", 0, 0)
+		_, err := read("job_0123456789abcdef0123", 0, 0)
 		require.ErrorIs(t, err, jobs.ErrNotFound)
 	}
 }

@@ -202,6 +202,10 @@ func closedBefore(ctx context.Context, ch <-chan struct{}) bool {
 	case <-ch:
 	case <-ctx.Done():
 	}
+	return isClosed(ch)
+}
+
+func isClosed(ch <-chan struct{}) bool {
 	select {
 	case <-ch:
 		return true

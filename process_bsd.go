@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,7 +18,16 @@ import (
 // with their holes.
 const seekData = -1
 
-func newPipe() (r, w *os.File, err error) { return os.Pipe() }
+func newPipe() (r, w *os.File, err error)      { return os.Pipe() }
+func newInputPipe() (r, w *os.File, err error) { return os.Pipe() }
+
+// rssUnit is the unit of the memory that the system reports.
+var rssUnit = func() int64 {
+	if runtime.GOOS == "darwin" {
+		return 1
+	}
+	return 1 << 10
+}()
 
 // untouched is false: these systems cannot tell whether a file is open
 // elsewhere, so that every job gets a new one.
@@ -33,11 +44,15 @@ type host struct {
 	gone  chan struct{} // closed when the goroutine has ended
 }
 
-// close ends the goroutine. It is called when no job is left that could be
-// waited for.
+// close ends the goroutine, unless there are jobs that were let go: they are to
+// be reaped when they exit.
 func (h *host) close() {
 	h.null.close()
 	h.mu.Lock()
+	if len(h.waits) > 0 {
+		h.mu.Unlock()
+		return
+	}
 	gone := h.gone
 	if h.waits != nil {
 		h.waits = nil
@@ -186,9 +201,15 @@ func (t *bsdTree) reap() ending {
 	t.reaped = true
 	for {
 		var ws syscall.WaitStatus
-		_, err := syscall.Wait4(t.leader, &ws, 0, nil)
+		var used syscall.Rusage
+		_, err := syscall.Wait4(t.leader, &ws, 0, &used)
 		if err == nil {
-			return endingOf(ws)
+			e := endingOf(ws)
+			e.usage = usage{
+				cpu:     time.Duration(used.Utime.Nano() + used.Stime.Nano()),
+				peakRSS: int64(used.Maxrss) * rssUnit,
+			}
+			return e
 		}
 		if err != syscall.EINTR {
 			return ending{exitCode: -1, unknown: true, err: errors.New("the exit status was taken by another wait in this process")}

@@ -293,8 +293,14 @@ func (t *linuxTree) reap() ending {
 	pinned := t.pinnedLocked()
 	t.reaped = true
 	var info unix.Siginfo
-	if pinned && waitidRetry(kind, n, &info, unix.WEXITED|unix.WNOHANG) == nil && info.Signo != 0 {
-		return exitOf(&info)
+	var used unix.Rusage
+	if pinned && unix.Waitid(kind, n, &info, unix.WEXITED|unix.WNOHANG, &used) == nil && info.Signo != 0 {
+		e := exitOf(&info)
+		e.usage = usage{
+			cpu:     time.Duration(used.Utime.Nano() + used.Stime.Nano()),
+			peakRSS: int64(used.Maxrss) << 10,
+		}
+		return e
 	}
 	if t.pidfd != nil {
 		exit := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
@@ -382,6 +388,17 @@ func newPipe() (r, w *os.File, err error) {
 	}
 	unix.SetNonblock(fds[0], true)
 	return os.NewFile(uintptr(fds[0]), "output"), os.NewFile(uintptr(fds[1]), "output"), nil
+}
+
+// newInputPipe is newPipe the other way round: the child reads, and what is
+// polled is the writing end.
+func newInputPipe() (r, w *os.File, err error) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, nil, os.NewSyscallError("pipe2", err)
+	}
+	unix.SetNonblock(fds[1], true)
+	return os.NewFile(uintptr(fds[0]), "input"), os.NewFile(uintptr(fds[1]), "input"), nil
 }
 
 // untouched reports whether a file is empty and nobody has it open. The kernel

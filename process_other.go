@@ -42,3 +42,5 @@ func afterHole(_ *os.File, from int64) int64 { return from }
 func untouched(string) bool { return false }
 
 func signalName(n int) string { return strconv.Itoa(n) }
+
+func (Signal) ofLimit() bool { return false }

@@ -14,7 +14,14 @@ import (
 // startProcess starts the process of a job: environment, result file, pipes,
 // fork. On an error nothing of it stays.
 func startProcess(ctx context.Context, j *job, spec Spec) (_ work, err error) {
-	c := command{tool: j.tool, dir: spec.Dir, argv: append([]string(nil), spec.Argv...)}
+	c := command{tool: j.tool, dir: spec.Dir}
+	if c.argv, err = j.s.cfg.wrapped(spec.Argv); err != nil {
+		return nil, c.fail(StageWrap, err, "")
+	}
+	base, err := j.s.cfg.hostEnv()
+	if err != nil {
+		return nil, c.fail(StageWrap, err, "")
+	}
 	j.result, err = j.s.dir.newResultFile(j.s.cfg)
 	if err != nil {
 		return nil, c.explain(err)
@@ -25,20 +32,28 @@ func startProcess(ctx context.Context, j *job, spec Spec) (_ work, err error) {
 			j.result.release()
 		}
 	}()
-	c.env = environment(j.s.cfg.hostEnv(), spec.Env, j.result.path, j.id)
+	c.env = environment(base, spec.Env, j.result.path, j.id)
 	if err := c.find(); err != nil {
+		return nil, err
+	}
+	if err := c.limit(spec.Limits); err != nil {
 		return nil, err
 	}
 	p := new(process)
 	stdio, err := p.streams.connect(j)
-	if err == nil {
-		p.tree, err = forkRetry(ctx, j, &c, stdio)
+	var in *os.File
+	if err == nil && spec.Input {
+		in, err = j.connectInput()
 	}
-	for _, end := range stdio {
+	if err == nil {
+		p.tree, err = forkRetry(ctx, j, &c, in, stdio)
+	}
+	for _, end := range append(stdio, in) {
 		end.Close()
 	}
 	if err != nil {
 		p.streams.close()
+		j.input.end()
 		if errors.Is(err, ctx.Err()) {
 			return nil, err
 		}
@@ -65,12 +80,23 @@ func (s *streams) connect(j *job) ([]*os.File, error) {
 	return ends, nil
 }
 
+// connectInput makes the pipe of the standard input and returns the end that the
+// process gets.
+func (j *job) connectInput() (*os.File, error) {
+	r, w, err := newInputPipe()
+	if err != nil {
+		return nil, err
+	}
+	j.input = &inputPipe{j: j, w: w}
+	return r, nil
+}
+
 // forkRetry starts the process. A program that is still open for writing (a
 // script just saved, while another thread forks: golang/go#22315) is tried
 // again for a tenth of a second.
-func forkRetry(ctx context.Context, j *job, c *command, stdio []*os.File) (tree, error) {
+func forkRetry(ctx context.Context, j *job, c *command, in *os.File, stdio []*os.File) (tree, error) {
 	for wait := time.Millisecond; ; wait *= 2 {
-		t, err := fork(ctx, j, c, stdio)
+		t, err := fork(ctx, j, c, in, stdio)
 		if !errors.Is(err, syscall.ETXTBSY) || wait > 64*time.Millisecond {
 			return t, err
 		}
@@ -84,22 +110,23 @@ func forkRetry(ctx context.Context, j *job, c *command, stdio []*os.File) (tree,
 	}
 }
 
-func fork(ctx context.Context, j *job, c *command, stdio []*os.File) (tree, error) {
+func fork(ctx context.Context, j *job, c *command, in *os.File, stdio []*os.File) (tree, error) {
 	leave, err := forks.enterBefore(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
-	null, err := j.s.host.null.open(os.DevNull)
-	if err != nil {
-		return nil, err
+	if in == nil {
+		if in, err = j.s.host.null.open(os.DevNull); err != nil {
+			return nil, err
+		}
 	}
 	attr := &os.ProcAttr{
 		Dir: c.dir,
 		Env: c.env,
 		// The last end twice where there is only one: one pipe for both
 		// streams keeps their order.
-		Files: []*os.File{null, stdio[0], stdio[len(stdio)-1]},
+		Files: []*os.File{in, stdio[0], stdio[len(stdio)-1]},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	}
 	return j.s.host.start(c, attr, j.id)

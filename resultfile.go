@@ -196,23 +196,24 @@ func (d *privateDir) newResultFile(cfg Config) (*resultFile, error) {
 	return &resultFile{names: n, dir: d, limit: cfg.ResultFileLimit, keep: cfg.ResultBytes}, nil
 }
 
-// look adds to log what has been written to the file since the last look.
-func (r *resultFile) look(log *RingBuf) {
-	if r == nil {
-		return
-	}
+// look adds to log what has been written to the file since the last look, and
+// reports whether that was anything. Unless it is urgent it does so at most
+// every lookEvery.
+func (r *resultFile) look(log *RingBuf, urgent bool) (grown bool) {
 	now := time.Now().UnixNano()
-	if now < r.next.Load() || !r.mu.TryLock() {
-		return
+	if !urgent && now < r.next.Load() || !r.mu.TryLock() {
+		return false
 	}
 	defer r.mu.Unlock()
-	r.next.Store(now + int64(lookEvery))
-	if !r.over {
-		if f := r.open(); f != nil {
-			r.join(f, log)
-			f.Close()
-		}
+	if r.over {
+		return false
 	}
+	r.next.Store(now + int64(lookEvery))
+	if f := r.open(); f != nil {
+		grown = r.join(f, log)
+		f.Close()
+	}
+	return grown
 }
 
 // final reads the result, lets the last of it join log, and takes the job's
@@ -275,17 +276,18 @@ func (r *resultFile) open() *os.File {
 	return f
 }
 
-// join adds what is new in f to log.
-func (r *resultFile) join(f *os.File, log *RingBuf) {
+// join adds what is new in f to log, and reports whether there was anything.
+func (r *resultFile) join(f *os.File, log *RingBuf) bool {
 	fi, err := f.Stat()
 	if err != nil || fi.Size() <= r.off {
-		return
+		return false
 	}
 	from := max(r.off, fi.Size()-joinLimit)
 	data, _ := io.ReadAll(io.NewSectionReader(f, from, fi.Size()-from))
 	log.drop(from - r.off)
 	log.Write(data)
 	r.off = from + int64(len(data))
+	return true
 }
 
 // readEnd reads the last keep bytes of f.
@@ -327,8 +329,9 @@ func (r *resultFile) disk() int64 {
 	return used
 }
 
-// A resultWatcher stops jobs whose result file takes too much disk. Its
-// goroutine lives while there is a file to watch.
+// A resultWatcher stops jobs whose result file takes too much disk, and lets
+// those who wait for output see what is written to the file. Its goroutine
+// lives while there is a file to watch.
 type resultWatcher struct {
 	mu      sync.Mutex // guards the fields below
 	files   map[*job]struct{}
@@ -337,9 +340,6 @@ type resultWatcher struct {
 }
 
 func (w *resultWatcher) add(j *job) {
-	if j.result.limit <= 0 {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.files == nil {
@@ -386,8 +386,11 @@ func (w *resultWatcher) run(quit, stopped chan struct{}) {
 		}
 		begun := time.Now()
 		for _, j := range files {
-			if j.result.disk() > j.result.limit {
+			if j.result.limit > 0 && j.result.disk() > j.result.limit {
 				j.requestStop(ReasonOutputLimit)
+			}
+			if j.scanners.Load() > 0 {
+				j.lookAtResult(false)
 			}
 		}
 		clear(files)

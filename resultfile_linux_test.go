@@ -633,7 +633,7 @@ func resultUnderALimitOnFiles() {
 	r := sh(`head -c 200000 /dev/zero | tr '\0' z; echo tail`)
 	check(r.State == jobs.Completed && r.OutputTotal == 200_005, "%s, %d bytes", r.Outcome(), r.OutputTotal)
 	r = sh(`exec head -c 200000 /dev/zero >"$LLM_OUTPUT"`)
-	check(r.Reason == jobs.ReasonSignal && r.Signal == jobs.Signal(syscall.SIGXFSZ), "%s", r.Outcome())
+	check(r.Reason == jobs.ReasonResourceLimit && r.Signal == jobs.Signal(syscall.SIGXFSZ), "%s", r.Outcome())
 	check(r.File.Size == 64<<10 && len(r.File.Data) == 64<<10, "%d bytes of result", r.File.Size)
 	warmUp(s)
 	s.Close(context.Background())

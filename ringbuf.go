@@ -2,8 +2,10 @@ package jobs
 
 import (
 	"io"
+	"slices"
 	"sort"
 	"sync"
+	"sync/atomic"
 )
 
 // RingBuf is a bounded log of bytes. It counts every byte written and keeps a
@@ -30,6 +32,11 @@ type RingBuf struct {
 	gone    int    // runs that have been overwritten
 	written int64  // as total, for holders of mu
 	frozen  bool   // takes no more
+	taps    []*lineScanner
+
+	share *budget      // what head and tail are taken from
+	taken atomic.Int64 // and how much is
+	short func()       // called under mu when there was not enough; may be nil
 
 	// counts guards the totals alone, so that a look at them never waits for
 	// a reader or a writer of bytes. It is taken after mu.
@@ -110,6 +117,48 @@ func (b *RingBuf) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// attach lets t scan what is kept from the absolute offset from on, and then
+// whatever comes, under mu.
+func (b *RingBuf) attach(t *lineScanner, from int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	end := b.clamp(from)
+	for off, span := b.find(end); span > 0; off, span = b.find(off + span) {
+		if off > end {
+			t.gap()
+		}
+		piece := make([]byte, span)
+		b.copyOut(piece, off)
+		t.feed(piece, off)
+		end = off + span
+	}
+	if b.frozen {
+		t.end(b.written)
+		return
+	}
+	b.taps = append(b.taps, t)
+}
+
+func (b *RingBuf) detach(t *lineScanner) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.taps = slices.DeleteFunc(b.taps, func(other *lineScanner) bool { return other == t })
+}
+
+// poke lets t test its unfinished line.
+func (b *RingBuf) poke(t *lineScanner) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t.testUnfinished(b.written)
+}
+
+// unfinished reports whether the last byte written is kept and ends no line.
+func (b *RingBuf) unfinished() bool {
+	var last [1]byte
+	c := b.Chunk(last[:], -1)
+	return len(c.Data) == 1 && c.Data[0] != '\n'
+}
+
 // Stats returns how many bytes were written, and how many of those are no
 // longer kept. It does not wait for readers or writers of bytes.
 func (b *RingBuf) Stats() (total, dropped int64) {
@@ -156,6 +205,9 @@ func (b *RingBuf) drop(n int64) {
 	defer b.mu.Unlock()
 	if n > 0 && !b.frozen {
 		b.skip(n)
+		for _, t := range b.taps {
+			t.gap()
+		}
 	}
 }
 
@@ -164,6 +216,10 @@ func (b *RingBuf) freeze() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.frozen = true
+	for _, t := range b.taps {
+		t.end(b.written)
+	}
+	b.taps = nil
 }
 
 // release gives back the memory of a frozen log. Its counts stay.
@@ -171,7 +227,12 @@ func (b *RingBuf) release() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.head, b.tail, b.runs, b.gone = nil, nil, nil, 0
+	b.giveBack()
 }
+
+// giveBack gives what a frozen log has taken of the memory that it shares to
+// others. What it keeps lives on until nobody uses the log.
+func (b *RingBuf) giveBack() { b.share.give(b.taken.Swap(0)) }
 
 // readFrom appends what one call of read puts into the log's own memory, so
 // that nothing is copied twice. read must not wait, and must not touch more of
@@ -191,9 +252,11 @@ func (b *RingBuf) readFrom(read func([]byte) (int, error)) (int, error) {
 		}
 		return n, err
 	}
-	n, err := read(b.space(1))
+	space := b.space(1)
+	n, err := read(space)
 	if n > 0 {
 		b.commit(n)
+		b.show(space[:n])
 	}
 	return n, err
 }
@@ -205,6 +268,7 @@ const minRead = 4096
 // The methods below need mu.
 
 func (b *RingBuf) write(p []byte) {
+	all := p
 	room := min(b.headRoom(), len(p))
 	b.store(p[:room])
 	p = p[room:]
@@ -213,6 +277,14 @@ func (b *RingBuf) write(p []byte) {
 		p = p[over:]
 	}
 	b.store(p)
+	b.show(all)
+}
+
+// show lets the taps see what has just been written.
+func (b *RingBuf) show(p []byte) {
+	for _, t := range b.taps {
+		t.feed(p, b.written-int64(len(p)))
+	}
 }
 
 // store puts p where there is room for it: the head first, then the tail.
@@ -246,15 +318,47 @@ func (b *RingBuf) headRoom() int {
 func (b *RingBuf) space(want int) []byte {
 	if room := b.headRoom(); room > 0 {
 		if used := len(b.head); cap(b.head)-used < min(want, room) {
-			b.head = append(make([]byte, 0, grown(used, want, 512, b.headCap)), b.head...)
+			size := grown(used, want, 512, b.headCap)
+			b.charge(size-cap(b.head), true)
+			b.head = append(make([]byte, 0, size), b.head...)
 		}
 		return b.head[len(b.head):cap(b.head)]
 	}
 	if used := len(b.tail); b.stored >= int64(used) && used < b.tailCap {
-		b.tail = append(make([]byte, 0, grown(used, want, 4096, b.tailCap)), b.tail...)
-		b.tail = b.tail[:cap(b.tail)]
+		b.growTail(want)
 	}
 	return b.tail[b.stored%int64(len(b.tail)):]
+}
+
+// growTail makes room for want bytes, or for as many as memory allows.
+func (b *RingBuf) growTail(want int) {
+	used := len(b.tail)
+	size := grown(used, want, leastTail, b.tailCap)
+	if !b.charge(size-used, size <= leastTail) {
+		b.tailCap = max(used, min(leastTail, b.tailCap)) // for good
+		if size = b.tailCap; size == used {
+			return
+		}
+		b.charge(size-used, true)
+	}
+	b.tail = append(make([]byte, 0, size), b.tail...)
+	b.tail = b.tail[:size]
+}
+
+// leastTail is what a log keeps however little memory is left.
+const leastTail = 4096
+
+// charge takes n bytes of the memory that logs share. It reports false if there
+// are not enough, unless forced.
+func (b *RingBuf) charge(n int, force bool) bool {
+	if !b.share.take(int64(n), force) {
+		if b.short != nil {
+			b.short()
+		}
+		return false
+	}
+	b.taken.Add(int64(n))
+	return true
 }
 
 // grown returns the size that a buffer of used bytes grows to for want more.

@@ -6,7 +6,7 @@ import (
 )
 
 // A State is where a job is in its life. States only move forward: Running,
-// perhaps Cancelling, then one of the three ends.
+// perhaps Cancelling, then one of the ends.
 type State string
 
 // The states of a job.
@@ -16,11 +16,12 @@ const (
 	Completed  State = "completed"  // exit code 0, or a Func without error
 	Failed     State = "failed"
 	Cancelled  State = "cancelled" // stopped because somebody asked for it
+	Lost       State = "lost"      // nobody can know how it ended, or will end
 )
 
 // Ended reports whether s is final.
 func (s State) Ended() bool {
-	return s == Completed || s == Failed || s == Cancelled
+	return s != Running && s != Cancelling && s != ""
 }
 
 // A Reason is why a job ended.
@@ -31,16 +32,22 @@ const (
 	ReasonExit        Reason = "exit"         // the leader exited, or the Func returned
 	ReasonSignal      Reason = "signal"       // a signal killed the leader; not ours
 	ReasonTimeout     Reason = "timeout"      // stopped by Spec.Timeout
+	ReasonIdle        Reason = "idle"         // stopped by Spec.IdleTimeout
 	ReasonOutputLimit Reason = "output_limit" // stopped by an output limit
-	ReasonCancelled   Reason = "cancelled"    // stopped by Cancel
-	ReasonShutdown    Reason = "shutdown"     // stopped by Close
-	ReasonInternal    Reason = "internal"     // the Func panicked, or the outcome could not be learned
-	ReasonUnreaped    Reason = "unreaped"     // stopped, but it could not be killed
+	ReasonCancelled   Reason = "cancelled"    // stopped by Cancel, Reap, Reset, or with Run
+	ReasonOwnerClosed Reason = "owner_closed" // its owner was closed: stopped, or let go
+	ReasonShutdown    Reason = "shutdown"     // stopped by Close of the whole tree
+	// ReasonResourceLimit is a signal that only a limit on CPU time or file size
+	// sends: SIGXCPU or SIGXFSZ.
+	ReasonResourceLimit Reason = "resource_limit"
+	ReasonInternal      Reason = "internal" // the Func panicked, or the outcome could not be learned
+	ReasonUnreaped      Reason = "unreaped" // stopped, but it could not be killed
 )
 
 // state returns the state in which a job ends that was stopped for r.
 func (r Reason) state() State {
-	if r == ReasonCancelled || r == ReasonShutdown {
+	switch r {
+	case ReasonCancelled, ReasonShutdown, ReasonOwnerClosed:
 		return Cancelled
 	}
 	return Failed
@@ -57,7 +64,10 @@ type Process struct {
 type Snapshot struct {
 	ID   string
 	Tool string
-	Tag  string
+	// Tag and Trust are those of the Spec.
+	Tag, Trust string
+	// Owner is the name of the job's supervisor, see [ChildConfig].
+	Owner string
 
 	State  State
 	Reason Reason // why it ended; empty before, save while Cancelling
@@ -95,13 +105,25 @@ type Snapshot struct {
 	// LateBytes counts what kept leftovers printed after the end.
 	LateBytes int64
 
+	// WaitingForInput tells that the job seems to wait for something to be typed:
+	// it was started with [Spec.Input], it has been silent for a second after an
+	// unfinished line, all that was written to it is read, and one of its
+	// processes waits for more. Only Check looks for that, on Linux.
+	WaitingForInput bool
+
+	// CPUTime is the processor time that the leader and the descendants it has
+	// waited for took, PeakRSS the most memory, in bytes, that one of them had
+	// resident. Both are known once the job has ended, on Linux and the BSDs.
+	CPUTime time.Duration
+	PeakRSS int64
+
 	// Collected tells that the result has been handed out.
 	Collected bool
 	// Leftovers holds the processes that were alive after the leader had
 	// exited by itself. They were killed, unless the Spec says KeepLeftovers.
 	Leftovers []Process
 	// Survivors holds the processes that were still alive when the kill was
-	// given up. It is nil where the kill was proved.
+	// given up, or when the job was let go. It is nil where the kill was proved.
 	Survivors []Process
 }
 

@@ -954,7 +954,7 @@ func TestJobIDsFormAChainThroughNestedHosts(t *testing.T) {
 // the chain of that.
 func startANestedJob() {
 	// The chain goes on whatever the host gives its jobs to start from.
-	s, err := jobs.New(jobs.Config{Env: []string{"PATH=/bin", "AGENT_JOB_ID=job_0123456789abcdef"}})
+	s, err := jobs.New(jobs.Config{Env: []string{"PATH=/bin", "AGENT_JOB_ID=job_0123456789abcdef0123"}})
 	check(err == nil, "%v", err)
 	r := runIn(s, jobs.Spec{Argv: []string{"sh", "-c", `echo "$AGENT_JOB_ID"`}})
 	fmt.Printf("%s\n%s\n%s", os.Getenv(jobs.EnvJob), r.ID, r.Output.Bytes())
@@ -1240,7 +1240,7 @@ func TestIDsAreUniqueAndNeverPartOfAnythingElse(t *testing.T) {
 	require.Len(t, known, 1000)
 	var real string
 	for real = range known {
-		require.Regexp(t, `^job_[0-9a-f]{16}$`, real)
+		require.Regexp(t, `^job_[0-9a-f]{20}$`, real)
 	}
 	for _, id := range []string{
 		"", "*", "../../etc/passwd", "a/b", "\x00", "job_", strings.ToUpper(real), real + " ", " " + real,

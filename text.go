@@ -62,6 +62,10 @@ func (w words) collectCall(id string) string {
 	return fmt.Sprintf(`%s {"id":%q}`, w[toolCollect], id)
 }
 
+func (w words) checkCall(id string) string {
+	return fmt.Sprintf(`%s {"id":%q}`, w[toolCheck], id)
+}
+
 func (w words) listCall() string { return w[toolList] + " {}" }
 
 func (w words) started() string {
@@ -180,7 +184,7 @@ func (w words) jobError(err error) string {
 	case errors.Is(err, ErrExpired):
 		return fmt.Sprintf("%s ended some time ago and is no longer remembered. If its result still matters, start it again.", id)
 	case !validID(je.ID):
-		return fmt.Sprintf("%q is not a job id. Ids look like job_0123456789abcdef; %s shows yours.", id, w[toolList])
+		return fmt.Sprintf("%q is not a job id. Ids look like job_0123456789abcdef0123; %s shows yours.", id, w[toolList])
 	}
 	return fmt.Sprintf("There is no job %s. %s shows your jobs.", id, w[toolList])
 }
