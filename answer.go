@@ -2,11 +2,14 @@ package jobs
 
 import (
 	"encoding/json"
+	"errors"
 	"unicode/utf8"
 )
 
 const (
-	statusError = "error"
+	statusOK      = "ok"
+	statusError   = "error"
+	statusPending = "pending"
 
 	// answerLimit bounds an answer, fullAnswerLimit one that full_result asked
 	// for.
@@ -44,11 +47,17 @@ type answer struct {
 	ElapsedSecs     float64         `json:"elapsed_secs,omitempty"`
 	IdleSecs        float64         `json:"idle_secs,omitempty"`
 	LeaderExited    bool            `json:"leader_exited,omitempty"`
+	WaitingForInput bool            `json:"waiting_for_input,omitempty"`
 	Unchanged       bool            `json:"unchanged,omitempty"`
 	NextCheckSecs   int             `json:"next_check_secs,omitempty"`
 	Result          json.RawMessage `json:"result,omitempty"`
 	ResultTruncated bool            `json:"result_truncated,omitempty"`
 	Note            string          `json:"result_note,omitempty"`
+	Match           *matchLine      `json:"match,omitempty"`
+	Output          *string         `json:"output,omitempty"`
+	From            *int64          `json:"from,omitempty"`
+	Next            *int64          `json:"next,omitempty"`
+	Dropped         int64           `json:"dropped,omitempty"`
 	OutputTail      *string         `json:"output_tail,omitempty"`
 	Captured        *int64          `json:"output_bytes_captured,omitempty"`
 	TailTruncated   bool            `json:"tail_truncated,omitempty"`
@@ -57,6 +66,7 @@ type answer struct {
 	ActiveJobs      *int            `json:"active_jobs,omitempty"`
 	MaxJobs         *int            `json:"max_concurrent_jobs,omitempty"`
 	Jobs            []jobLine       `json:"jobs,omitzero"`
+	PendingSummary  string          `json:"pending_summary,omitempty"`
 	Message         string          `json:"message,omitempty"`
 	Hint            string          `json:"hint,omitempty"`
 	Notices         []noticeView    `json:"notices,omitempty"`
@@ -75,8 +85,29 @@ type jobLine struct {
 	ID          string  `json:"id"`
 	Tool        string  `json:"tool"`
 	Status      State   `json:"status"`
+	Reason      Reason  `json:"reason,omitempty"`
+	ExitCode    *int    `json:"exit_code,omitempty"`
+	Signal      string  `json:"signal,omitempty"`
 	ElapsedSecs float64 `json:"elapsed_secs"`
 	Captured    int64   `json:"output_bytes_captured"`
+}
+
+// lineOf is the line of a job in a list.
+func lineOf(s Snapshot) jobLine {
+	return jobLine{
+		ID:          s.ID,
+		Tool:        readable(s.Tool, nameLimit),
+		Status:      s.State,
+		ElapsedSecs: seconds(s.Elapsed),
+		Captured:    *s.captured(),
+	}
+}
+
+// A matchLine is the line of output that a wait found.
+type matchLine struct {
+	ID   string `json:"id"`
+	Line string `json:"line"`
+	Next int64  `json:"next"`
 }
 
 // about is the answer that tells how a job stands.
@@ -92,6 +123,19 @@ func (s Snapshot) captured() *int64 {
 
 func failed(message string) answer {
 	return answer{Status: statusError, Message: message}
+}
+
+// pending makes this the answer to a wait that ended for something more urgent,
+// if err says so.
+func (a *answer) pending(w words, err error) bool {
+	var urgent *PendingError
+	if !errors.As(err, &urgent) {
+		return false
+	}
+	a.Status = statusPending
+	a.PendingSummary = readable(urgent.Summary, 4000)
+	a.Message = w.pending()
+	return true
 }
 
 // outcome sets what is known of an end.

@@ -15,8 +15,9 @@ const silentFor = time.Second
 
 // An inputPipe is the standard input of a job started with Spec.Input.
 type inputPipe struct {
-	j *job
-	w *os.File
+	j    *job
+	w    *os.File
+	turn chan struct{} // holds a value while somebody writes
 
 	mu     sync.Mutex // guards the fields below; not held while w is written
 	ended  bool       // by the job's end
@@ -47,19 +48,32 @@ func (s *Supervisor) Input(id string) (io.WriteCloser, error) {
 	return j.input, nil
 }
 
-func (p *inputPipe) Write(b []byte) (int, error) {
+func (p *inputPipe) Write(b []byte) (int, error) { return p.write(b, time.Time{}) }
+
+// write is Write, given up at a deadline, if there is one, with
+// [os.ErrDeadlineExceeded]. What several callers write does not mix.
+func (p *inputPipe) write(b []byte, deadline time.Time) (int, error) {
+	var late <-chan time.Time
+	if !deadline.IsZero() {
+		timer := time.NewTimer(time.Until(deadline))
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-late:
+		return 0, os.ErrDeadlineExceeded
+	}
+	p.w.SetWriteDeadline(deadline)
 	n, err := p.w.Write(b)
-	if err == nil {
-		return n, nil
+	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
+		return n, err
 	}
 	p.mu.Lock()
-	closed := p.closed && !p.ended
-	p.mu.Unlock()
-	switch {
-	case closed:
+	defer p.mu.Unlock()
+	if p.closed && !p.ended {
 		return n, os.ErrClosed
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return n, err
 	}
 	return n, p.j.s.jobError(p.j, ErrEnded) // a broken pipe, or one that is gone
 }

@@ -78,6 +78,8 @@ type linuxTree struct {
 	born   time.Time
 	ticks  uint64 // the same in the unit of /proc
 
+	hostRSS int64 // what this process had had at most by then
+
 	pidfd *os.File // nil without pidfd
 	fd    int      // of pidfd
 
@@ -97,6 +99,10 @@ type linuxTree struct {
 func (h *host) start(c *command, attr *os.ProcAttr, id string) (tree, error) {
 	closeOnExec()
 	t := &linuxTree{host: h, id: id, fd: -1, born: time.Now(), ticks: bootTicks()}
+	var own unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &own) == nil {
+		t.hostRSS = int64(own.Maxrss)
+	}
 	if pidfdWorks() {
 		attr.Sys.PidFD = &t.fd
 	}
@@ -298,7 +304,7 @@ func (t *linuxTree) reap() ending {
 		e := exitOf(&info)
 		e.usage = usage{
 			cpu:     time.Duration(used.Utime.Nano() + used.Stime.Nano()),
-			peakRSS: int64(used.Maxrss) << 10,
+			peakRSS: t.peakRSS(&used),
 		}
 		return e
 	}
@@ -309,6 +315,16 @@ func (t *linuxTree) reap() ending {
 		}
 	}
 	return ending{exitCode: -1, unknown: true, err: errors.New("the exit status was taken by another wait in this process")}
+}
+
+// peakRSS returns the most memory that the leader had. Until it executed its
+// program it ran in the memory of this process, and the kernel counts that in;
+// where it never had more than that, nothing is known.
+func (t *linuxTree) peakRSS(used *unix.Rusage) int64 {
+	if int64(used.Maxrss) <= t.hostRSS {
+		return 0
+	}
+	return int64(used.Maxrss) << 10
 }
 
 // childInfo is the part of a siginfo that tells of a child. unix.Siginfo keeps

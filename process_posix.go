@@ -87,7 +87,7 @@ func (j *job) connectInput() (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	j.input = &inputPipe{j: j, w: w}
+	j.input = &inputPipe{j: j, w: w, turn: make(chan struct{}, 1)}
 	return r, nil
 }
 

@@ -114,6 +114,8 @@ type Snapshot struct {
 	// CPUTime is the processor time that the leader and the descendants it has
 	// waited for took, PeakRSS the most memory, in bytes, that one of them had
 	// resident. Both are known once the job has ended, on Linux and the BSDs.
+	// Linux counts to a process what the host had when it started it: where the
+	// job never had more than that, PeakRSS is 0.
 	CPUTime time.Duration
 	PeakRSS int64
 

@@ -4,14 +4,19 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
+	"unicode"
 )
 
-// A tool is one of the five: how it is declared and what runs it.
+// A tool is what is declared under one name, and what runs it.
 type tool struct {
 	name        string
+	optional    OptionalTools // 0 for those that every Toolset has
 	description string
 	fields      []field
 	run         func(*Toolset, context.Context, input) answer
@@ -31,8 +36,16 @@ type input struct {
 	Tool       string
 	Arguments  json.RawMessage // always an object
 	ID         string
+	IDs        []string
 	TailLines  *int
 	FullResult bool
+	All        bool
+	Pattern    *regexp.Regexp
+	Timeout    *time.Duration
+	From       int64
+	MaxBytes   int
+	Text       string
+	Close      bool
 }
 
 func (in input) tailLines() int {
@@ -54,16 +67,30 @@ var toolTable []tool
 
 func init() {
 	toolTable = []tool{
-		{toolStart, textStartTool, []field{
+		{toolStart, 0, textStartTool, []field{
 			{"tool", "string", true, textStartToolName, func(in *input, v any) string { return setString(&in.Tool, v) }},
 			{"arguments", "string", false, textStartArgs, setArguments},
 		}, (*Toolset).start},
-		{toolCheck, textCheckTool, []field{idField, tailLinesField}, (*Toolset).check},
-		{toolCollect, textCollectTool, []field{idField, tailLinesField,
-			{"full_result", "boolean", false, textFullResult, setFullResult},
+		{toolCheck, 0, textCheckTool, []field{idField, tailLinesField}, (*Toolset).check},
+		{toolCollect, 0, textCollectTool, []field{idField, tailLinesField,
+			{"full_result", "boolean", false, textFullResult, func(in *input, v any) string { return setBool(&in.FullResult, v) }},
 		}, (*Toolset).collect},
-		{toolCancel, textCancelTool, []field{idField}, (*Toolset).cancel},
-		{toolList, textListTool, nil, (*Toolset).list},
+		{toolCancel, 0, textCancelTool, []field{idField}, (*Toolset).cancel},
+		{toolList, 0, textListTool, nil, (*Toolset).list},
+		{toolWait, WaitTool, textWaitTool, []field{
+			{"ids", "string", false, textWaitIDs, setIDs},
+			{"all", "boolean", false, textWaitAll, func(in *input, v any) string { return setBool(&in.All, v) }},
+			{"pattern", "string", false, textWaitPattern, setPattern},
+			{"timeout_secs", "integer", false, textWaitTimeout, setTimeout},
+		}, (*Toolset).waitFor},
+		{toolOutput, OutputTool, textOutputTool, []field{idField,
+			{"from", "integer", false, textOutputFrom, func(in *input, v any) string { return setInteger(&in.From, v, -1<<62) }},
+			{"max_bytes", "integer", false, textOutputMax, setMaxBytes},
+		}, (*Toolset).output},
+		{toolWrite, WriteTool, textWriteTool, []field{idField,
+			{"text", "string", false, textWriteText, setText},
+			{"close", "boolean", false, textWriteClose, func(in *input, v any) string { return setBool(&in.Close, v) }},
+		}, (*Toolset).write},
 	}
 }
 
@@ -177,21 +204,90 @@ func setArguments(in *input, v any) (want string) {
 }
 
 func setTailLines(in *input, v any) (want string) {
+	var n int64
+	if want = setInteger(&n, v, 1); want == "" {
+		lines := int(n)
+		in.TailLines = &lines
+	}
+	return want
+}
+
+func setMaxBytes(in *input, v any) (want string) {
+	n := int64(0)
+	want = setInteger(&n, v, 1)
+	in.MaxBytes = int(n)
+	return want
+}
+
+func setTimeout(in *input, v any) (want string) {
+	n := int64(0)
+	if want = setInteger(&n, v, 0); want == "" {
+		d := time.Duration(min(n, math.MaxInt32)) * time.Second
+		in.Timeout = &d
+	}
+	return want
+}
+
+// setInteger takes a whole number of at least least; one too large for use
+// counts as the largest that is not.
+func setInteger(field *int64, v any, least int64) (want string) {
 	n, ok := v.(json.Number)
 	f, err := n.Float64()
-	if !ok || err != nil || f != math.Trunc(f) || f < 1 {
-		return "a whole number of at least 1"
+	if !ok || err != nil || f != math.Trunc(f) || f < float64(least) {
+		if least < 0 {
+			return "a whole number"
+		}
+		return fmt.Sprintf("a whole number of at least %d", least)
 	}
-	lines := int(min(f, math.MaxInt32))
-	in.TailLines = &lines
+	*field = int64(min(f, 1<<52))
 	return ""
 }
 
-func setFullResult(in *input, v any) (want string) {
-	full, ok := v.(bool)
+func setBool(field *bool, v any) (want string) {
+	b, ok := v.(bool)
 	if !ok {
 		return "true or false"
 	}
-	in.FullResult = full
+	*field = b
+	return ""
+}
+
+// setIDs takes ids in one text, as declared, and in an array too.
+func setIDs(in *input, v any) (want string) {
+	switch v := v.(type) {
+	case string:
+		in.IDs = strings.FieldsFunc(v, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+	case []any:
+		for _, id := range v {
+			text, ok := id.(string)
+			if !ok {
+				return "job ids, separated by spaces"
+			}
+			in.IDs = append(in.IDs, text)
+		}
+	default:
+		return "job ids, separated by spaces"
+	}
+	return ""
+}
+
+func setPattern(in *input, v any) (want string) {
+	text, ok := v.(string)
+	if !ok || text == "" {
+		return "a regular expression"
+	}
+	var err error
+	if in.Pattern, err = regexp.Compile(text); err != nil {
+		return "a regular expression of the RE2 kind, without look-around or back-references: " + readable(err.Error(), 400)
+	}
+	return ""
+}
+
+func setText(in *input, v any) (want string) {
+	text, ok := v.(string)
+	if !ok {
+		return "a string"
+	}
+	in.Text = text
 	return ""
 }

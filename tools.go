@@ -17,9 +17,27 @@ const (
 	toolCollect = "job__collect"
 	toolCancel  = "job__cancel"
 	toolList    = "job__list"
+	toolWait    = "job__wait"
+	toolOutput  = "job__output"
+	toolWrite   = "job__write"
 )
 
-// DefaultToolWait is how long job__collect waits for the end of a job.
+// OptionalTools are tools that a Toolset has only if asked. They can be
+// combined with "|".
+type OptionalTools uint8
+
+const (
+	// WaitTool is job__wait: wait for one of several jobs, for all of them, or
+	// for a line of output.
+	WaitTool OptionalTools = 1 << iota
+	// OutputTool is job__output: read output from any offset.
+	OutputTool
+	// WriteTool is job__write: type into the standard input of a job that was
+	// started with [Spec.Input].
+	WriteTool
+)
+
+// DefaultToolWait is how long job__collect and job__wait wait at most.
 const DefaultToolWait = 25 * time.Second
 
 // ToolsetOptions configures a [Toolset].
@@ -32,6 +50,10 @@ type ToolsetOptions struct {
 	// such as that this is the id of a sub-agent and which tool takes it, it
 	// returns the sentence for the model, else "". May be nil.
 	ExplainID func(id string) string
+
+	// Optional says which tools there are besides the five that every Toolset
+	// has. Defaults to none.
+	Optional OptionalTools
 
 	// Policy decides which declared tools may run in the background. Nil means
 	// [DefaultPolicy].
@@ -47,17 +69,19 @@ type ToolsetOptions struct {
 	Resolve func(ctx context.Context, tool string, args json.RawMessage) (Spec, error)
 
 	// Wait is how long job__collect waits for the end of a job before it
-	// answers that the job still runs. Defaults to 25 seconds.
+	// answers that the job still runs, and the most that job__wait waits.
+	// Defaults to 25 seconds.
 	Wait time.Duration
 }
 
-// A Toolset is the face that a model sees: five tools, their declarations and
-// the answers to their calls. Make one for each request to the model, so that
+// A Toolset is the face that a model sees: tools, their declarations and the
+// answers to their calls. Make one for each request to the model, so that
 // what can be started is what that request declared. Its methods are safe for
 // concurrent use.
 type Toolset struct {
 	s        *Supervisor
 	declared []string
+	tools    []tool
 	policy   Policy
 	resolve  func(context.Context, string, json.RawMessage) (Spec, error)
 	explain  func(string) string
@@ -75,6 +99,11 @@ func (s *Supervisor) Toolset(o ToolsetOptions) *Toolset {
 		explain:  o.ExplainID,
 		wait:     o.Wait,
 		words:    newWords(o.Rename),
+	}
+	for _, tool := range toolTable {
+		if tool.optional == 0 || tool.optional&o.Optional != 0 {
+			t.tools = append(t.tools, tool)
+		}
 	}
 	if t.policy == nil {
 		t.policy = DefaultPolicy
@@ -100,8 +129,8 @@ func (t *Toolset) Declarations() []Declaration {
 	if t.s.cfg.Disabled {
 		return nil
 	}
-	ds := make([]Declaration, len(toolTable))
-	for i, tool := range toolTable {
+	ds := make([]Declaration, len(t.tools))
+	for i, tool := range t.tools {
 		ds[i] = Declaration{
 			Name:        t.words[tool.name],
 			Description: tool.description,
@@ -145,7 +174,7 @@ func (t *Toolset) answer(ctx context.Context, name string, args json.RawMessage)
 	if t.s.cfg.Disabled {
 		return failed(t.words.disabled())
 	}
-	for _, tool := range toolTable {
+	for _, tool := range t.tools {
 		if t.words[tool.name] != name {
 			continue
 		}
@@ -155,7 +184,7 @@ func (t *Toolset) answer(ctx context.Context, name string, args json.RawMessage)
 		}
 		return tool.run(t, ctx, in)
 	}
-	return failed(t.words.unknownTool(name))
+	return failed(t.words.unknownTool(name, t.tools))
 }
 
 func (t *Toolset) start(ctx context.Context, in input) answer {
@@ -169,16 +198,16 @@ func (t *Toolset) start(ctx context.Context, in input) answer {
 	}
 	spec, err := t.resolve(ctx, in.Tool, in.Arguments)
 	if err != nil {
-		return failed(t.words.startError(err, t.s.List(), t.backgroundable()))
+		return failed(t.words.startError(err, t.backgroundable()))
 	}
 	if spec.Tool == "" {
 		spec.Tool = in.Tool
 	}
 	snap, err := t.s.Start(ctx, spec)
 	if err != nil {
-		return failed(t.words.startError(err, t.s.List(), t.backgroundable()))
+		return failed(t.words.startError(err, t.backgroundable()))
 	}
-	return answer{Status: "ok", JobID: snap.ID, Tool: readable(snap.Tool, nameLimit), Message: t.words.started()}
+	return answer{Status: statusOK, JobID: snap.ID, Tool: readable(snap.Tool, nameLimit), Message: t.words.started()}
 }
 
 func (t *Toolset) check(_ context.Context, in input) answer {
@@ -199,6 +228,9 @@ func (t *Toolset) check(_ context.Context, in input) answer {
 		a.Unchanged = look.same > 0
 		if look.same >= unchangedBeforeHint {
 			a.Hint = t.words.unchanged()
+		}
+		if a.WaitingForInput = snap.WaitingForInput; a.WaitingForInput {
+			a.Hint = t.words.waitingForInput(t.has(toolWrite))
 		}
 	}
 	if snap.Collected || in.TailLines == nil && (a.Unchanged || snap.Ended()) {
@@ -225,7 +257,7 @@ func (t *Toolset) collect(ctx context.Context, in input) answer {
 		a := about(r.Snapshot)
 		a.Captured = r.captured()
 		a.Message = t.words.stillRunning(t.wait)
-		if ctx.Err() != nil {
+		if !a.pending(t.words, err) && ctx.Err() != nil {
 			a.Message = t.words.notDone(r.Snapshot)
 		}
 		return a
@@ -281,20 +313,19 @@ func (t *Toolset) cancel(ctx context.Context, in input) answer {
 
 func (t *Toolset) list(context.Context, input) answer {
 	l := t.s.List()
-	a := answer{Status: "ok", ActiveJobs: new(int), MaxJobs: &l.MaxRunning, Jobs: []jobLine{}}
+	a := answer{Status: statusOK, ActiveJobs: new(int), MaxJobs: &l.MaxRunning, Jobs: []jobLine{}}
 	for _, snap := range l.Jobs {
 		if !snap.Ended() {
 			*a.ActiveJobs++
 		}
-		a.Jobs = append(a.Jobs, jobLine{
-			ID:          snap.ID,
-			Tool:        readable(snap.Tool, nameLimit),
-			Status:      snap.State,
-			ElapsedSecs: seconds(snap.Elapsed),
-			Captured:    *snap.captured(),
-		})
+		a.Jobs = append(a.Jobs, lineOf(snap))
 	}
 	return a
+}
+
+// has reports whether the Toolset has a tool.
+func (t *Toolset) has(name string) bool {
+	return slices.ContainsFunc(t.tools, func(tool tool) bool { return tool.name == name })
 }
 
 // failedJob answers an error about one job.

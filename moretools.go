@@ -1,0 +1,124 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"time"
+)
+
+const (
+	// outputPiece is how much job__output reads unless asked for less, or more,
+	// up to outputPieceMost.
+	outputPiece     = 16 << 10
+	outputPieceMost = 32 << 10
+
+	// writePatience is how long job__write waits for the job to read.
+	writePatience = 5 * time.Second
+)
+
+// waitFor is job__wait.
+func (t *Toolset) waitFor(ctx context.Context, in input) answer {
+	spec := WaitSpec{IDs: in.IDs, All: in.All, Pattern: in.Pattern, Timeout: t.wait}
+	if in.Timeout != nil {
+		spec.Timeout = min(*in.Timeout, t.wait)
+	}
+	waited := spec.Timeout
+	if waited == 0 {
+		spec.Timeout = -1
+	}
+	r, err := t.s.Wait(ctx, spec)
+	var je *JobError
+	if errors.As(err, &je) {
+		return t.failedJob(err)
+	}
+	a := answer{Status: statusOK, Jobs: []jobLine{}, Message: t.words.waited(r, waited)}
+	if !a.pending(t.words, err) && err != nil {
+		a.Message = t.words.waitInterrupted()
+	}
+	for _, s := range r.Jobs {
+		line := lineOf(s)
+		if s.Ended() {
+			var end answer
+			end.outcome(s)
+			line.Reason, line.ExitCode, line.Signal = end.Reason, end.ExitCode, end.Signal
+		}
+		a.Jobs = append(a.Jobs, line)
+	}
+	if r.Match != nil {
+		a.Match = &matchLine{r.Match.ID, readable(r.Match.Line, checkTailCap), r.Match.Next}
+	}
+	return a
+}
+
+// output is job__output.
+func (t *Toolset) output(_ context.Context, in input) answer {
+	size := outputPiece
+	if in.MaxBytes > 0 {
+		size = min(in.MaxBytes, outputPieceMost)
+	}
+	c, err := t.s.Output(in.ID, in.From, size)
+	if err != nil {
+		return t.failedJob(err)
+	}
+	snap, err := t.s.Check(in.ID)
+	if err != nil {
+		return t.failedJob(err)
+	}
+	whole := c.Next == c.Total
+	if !whole {
+		c.Data = wholeLines(c.Data)
+		c.Next = c.From + int64(len(c.Data))
+	}
+	text := Log{Pieces: []Piece{{Data: c.Data}}}.Text(TextOptions{Full: true})
+	a := about(snap)
+	a.Output, a.From, a.Next, a.Dropped, a.Captured = &text.Body, &c.From, &c.Next, c.Dropped, &c.Total
+	if whole {
+		a.Message = t.words.outputEnd(snap)
+	}
+	return a
+}
+
+// wholeLines returns as much of the start of b as ends a line, or a character
+// if there is no end of a line; but never nothing of something.
+func wholeLines(b []byte) []byte {
+	if i := bytes.LastIndexByte(b, '\n'); i >= 0 {
+		return b[:i+1]
+	}
+	if whole := trimPartialRune(b); len(whole) > 0 {
+		return whole
+	}
+	return b
+}
+
+// write is job__write.
+func (t *Toolset) write(_ context.Context, in input) answer {
+	if in.Text == "" && !in.Close {
+		return failed(t.words.nothingToWrite())
+	}
+	w, err := t.s.Input(in.ID)
+	if err != nil {
+		return t.failedJob(err)
+	}
+	n, err := w.(*inputPipe).write([]byte(in.Text), time.Now().Add(writePatience))
+	var je *JobError
+	switch {
+	case errors.As(err, &je):
+		return t.failedJob(err)
+	case errors.Is(err, os.ErrClosed):
+		return failed(t.words.inputClosed())
+	case err != nil:
+		return failed(t.words.writtenInPart(n, len(in.Text)))
+	}
+	if in.Close {
+		w.Close()
+	}
+	snap, err := t.s.Check(in.ID)
+	if err != nil {
+		return t.failedJob(err)
+	}
+	a := about(snap)
+	a.Message = t.words.written(n, in.Close)
+	return a
+}
