@@ -4,30 +4,41 @@
 // A [Supervisor] starts each such call as a job, keeps a bounded log of what
 // it prints, and answers through plain methods that a host wraps as tool
 // calls: [Supervisor.Start], [Supervisor.Check], [Supervisor.Output],
-// [Supervisor.Collect], [Supervisor.Cancel] and [Supervisor.List].
-// [Supervisor.Close] ends what is left.
+// [Supervisor.Wait], [Supervisor.Collect], [Supervisor.Cancel] and
+// [Supervisor.List]. [Supervisor.Run] is for calls that begin in the foreground
+// and go on in the background if they take long. [Supervisor.Close] ends what
+// is left.
 //
-// What a model reads is made by a [Toolset]: five tools with declarations and
-// answers in JSON. Ends that nobody was told of wait as notices for
-// [Supervisor.Drain].
+// What a model reads is made by a [Toolset], tools with declarations and
+// answers in JSON, and by [Texts]. [Supervisor.Child] makes a supervisor for
+// each session, chat or sub-agent, with jobs of its own.
 //
 // # What a job is
 //
 // A job is a process ([Spec.Argv]) or a function ([Spec.Func]). A process job
 // is the leader of a new session and so of its own process group, without a
-// controlling terminal; its standard input is the null device and no other
-// descriptor of the host reaches it. Standard output and standard error share
-// one pipe, so the log has their exact order. Besides, every process job finds
-// the path of an empty regular file in $LLM_OUTPUT: what it writes there is
-// its result, apart from what it prints.
+// controlling terminal; its standard input is the null device, or a pipe if it
+// asks for one, and no other descriptor of the host reaches it. Standard output
+// and standard error share one pipe, so the log has their exact order. Besides,
+// every process job finds the path of an empty regular file in $LLM_OUTPUT:
+// what it writes there is its result, apart from what it prints.
 //
 // A job runs until its leader exits. What it left running behind is then
 // killed, inside its process group and outside it, unless [Spec.Leftovers]
 // says [KeepLeftovers]; either way [Snapshot.Leftovers] names it.
 //
-// Every job ends exactly once, in one of the states [Completed], [Failed] and
-// [Cancelled]; [Snapshot.Reason] says why. A cause is fixed by whichever comes
-// first, the exit of the leader or the request to stop it.
+// Every job ends exactly once, in one of the states [Completed], [Failed],
+// [Cancelled] and [Lost]; [Snapshot.Reason] says why. A cause is fixed by
+// whichever comes first, the exit of the leader or the request to stop it.
+//
+// # Who is told of an end
+//
+// Each end is told once. Who waits for it with Collect, Cancel, Run or Wait, or
+// ends it with Reap, Reset or Close, is told by the answer. Of any other end
+// there is a [Notice], which waits until somebody takes it: with
+// [Supervisor.Drain], in the answer of a tool, or with [Supervisor.Deliver],
+// which offers it again until it was taken well. At the end of a turn
+// [Supervisor.TurnEnd] finds what a model is about to forget.
 //
 // # Signals and the host's end
 //

@@ -13,6 +13,8 @@ const (
 	// up to outputPieceMost.
 	outputPiece     = 16 << 10
 	outputPieceMost = 32 << 10
+	// outputShownMost bounds the text of a piece: as JSON it may be twice as long.
+	outputShownMost = 28 << 10
 
 	// writePatience is how long job__write waits for the job to read.
 	writePatience = 5 * time.Second
@@ -66,18 +68,30 @@ func (t *Toolset) output(_ context.Context, in input) answer {
 	if err != nil {
 		return t.failedJob(err)
 	}
-	whole := c.Next == c.Total
-	if !whole {
-		c.Data = wholeLines(c.Data)
-		c.Next = c.From + int64(len(c.Data))
-	}
-	text := Log{Pieces: []Piece{{Data: c.Data}}}.Text(TextOptions{Full: true})
+	text := shownPiece(&c)
 	a := about(snap)
-	a.Output, a.From, a.Next, a.Dropped, a.Captured = &text.Body, &c.From, &c.Next, c.Dropped, &c.Total
-	if whole {
+	a.Output, a.From, a.Next, a.Dropped, a.Captured = &text, &c.From, &c.Next, c.Dropped, &c.Total
+	if c.Next == c.Total {
 		a.Message = t.words.outputEnd(snap)
 	}
 	return a
+}
+
+// shownPiece returns the text view of a chunk. It makes the chunk shorter where
+// it breaks off amid a line, or where its view would be too long for an answer.
+func shownPiece(c *Chunk) string {
+	for {
+		if c.Next < c.Total {
+			c.Data = wholeLines(c.Data)
+			c.Next = c.From + int64(len(c.Data))
+		}
+		text := Log{Pieces: []Piece{{Data: c.Data}}}.Text(TextOptions{Full: true})
+		if len(text.Body) <= outputShownMost {
+			return text.Body
+		}
+		c.Data = c.Data[:len(c.Data)/2]
+		c.Next = c.From + int64(len(c.Data))
+	}
 }
 
 // wholeLines returns as much of the start of b as ends a line, or a character
