@@ -3,7 +3,6 @@ package jobs
 import (
 	"container/list"
 	"context"
-	"path/filepath"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -119,45 +118,6 @@ type usage struct {
 	peakRSS int64
 }
 
-func newJob(s *Supervisor, id string, spec Spec) *job {
-	j := &job{
-		s:          s,
-		owner:      s,
-		id:         id,
-		tool:       spec.toolName(),
-		tag:        spec.Tag,
-		trust:      spec.Trust,
-		key:        spec.Key,
-		leftovers:  spec.Leftovers,
-		onOwnerEnd: spec.OnOwnerEnd,
-		limit:      max(spec.OutputLimit, 0),
-		timeout:    spec.Timeout,
-		idleAfter:  spec.IdleTimeout,
-		exited:     make(chan struct{}),
-		done:       make(chan struct{}),
-	}
-	j.out = j.newLog()
-	if spec.SplitStderr {
-		j.errOut = j.newLog()
-	}
-	if j.timeout == 0 && spec.Func == nil {
-		j.timeout = s.cfg.Timeout
-	}
-	j.hurried, j.hurry = context.WithCancel(context.Background())
-	j.started = time.Now()
-	return j
-}
-
-func (s Spec) toolName() string {
-	switch {
-	case s.Tool != "":
-		return s.Tool
-	case len(s.Argv) > 0:
-		return filepath.Base(s.Argv[0])
-	}
-	return "func"
-}
-
 func (j *job) output() *RingBuf { return j.out }
 
 func (j *job) stderr() *RingBuf {
@@ -167,133 +127,12 @@ func (j *job) stderr() *RingBuf {
 	return j.errOut
 }
 
-// newLog returns an empty log of the job.
-func (j *job) newLog() *RingBuf {
-	log := NewRingBuf(j.s.cfg.HeadBytes, j.s.cfg.TailBytes)
-	log.share = &j.s.memory
-	if j.s.cfg.KillOverMemory {
-		log.short = func() { j.requestStop(ReasonOutputLimit) }
-	}
-	return log
-}
-
 // logs returns the job's logs: one, or two.
 func (j *job) logs() []*RingBuf {
 	if j.errOut == nil {
 		return []*RingBuf{j.out}
 	}
 	return []*RingBuf{j.out, j.errOut}
-}
-
-// begin starts a job, or finds the live one with the same key; then mine is
-// false. With waiting set somebody is about to tell the job's end, as by
-// expect.
-func (s *Supervisor) begin(ctx context.Context, spec Spec, waiting bool) (j *job, mine bool, err error) {
-	if s.cfg.Disabled {
-		return nil, false, ErrDisabled
-	}
-	if err := spec.check(); err != nil {
-		return nil, false, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, false, err
-	}
-	if spec.Key != "" {
-		holder, keyErr := s.claimKey(ctx, spec.Key, waiting)
-		if holder != nil || keyErr != nil {
-			return holder, false, keyErr
-		}
-		defer func() {
-			if err != nil {
-				s.releaseKey(spec.Key)
-			}
-		}()
-	}
-	id, err := s.admit()
-	if err != nil {
-		return nil, false, err
-	}
-	j = newJob(s, id, spec)
-	if waiting {
-		j.waiters = 1
-	}
-	j.work, err = s.launch(ctx, j, spec)
-	if err != nil {
-		s.dismiss()
-		return nil, false, err
-	}
-	return j, true, s.register(j)
-}
-
-// launch makes the work of a job begin.
-func (s *Supervisor) launch(ctx context.Context, j *job, spec Spec) (work, error) {
-	if spec.Func != nil {
-		return newFunction(ctx, spec.Func), nil
-	}
-	return startProcess(ctx, j, spec)
-}
-
-// admit takes a slot for a job that is about to start, here and in every
-// supervisor above.
-func (s *Supervisor) admit() (id string, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.reg.closing {
-		return "", ErrClosed
-	}
-	for o := s; o != nil; o = o.parent {
-		if o.reg.slots >= o.reg.maxRunning {
-			return "", &CapacityError{Running: o.reg.slots, MaxRunning: o.reg.maxRunning, Shared: o != s}
-		}
-	}
-	s.takeSlots(1)
-	s.reg.live++
-	return s.newID(), nil
-}
-
-// takeSlots changes the number of slots taken here and above. It needs mu.
-func (s *Supervisor) takeSlots(n int) {
-	for o := s; o != nil; o = o.parent {
-		o.reg.slots += n
-	}
-}
-
-// dismiss gives back the slot of a job that could not be started.
-func (s *Supervisor) dismiss() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.takeSlots(-1)
-	s.reg.live--
-	s.idle.Broadcast()
-}
-
-// register enters a job whose work has begun. If Close has begun meanwhile the
-// job is killed and the start refused; nobody has learned its id.
-func (s *Supervisor) register(j *job) error {
-	s.mu.Lock()
-	j.refused = s.reg.closing
-	if !j.refused {
-		s.reg.add(j)
-		s.reg.setKey(j)
-	}
-	if j.timeout > 0 {
-		j.expiry = time.AfterFunc(j.timeout, func() { j.requestStop(ReasonTimeout) })
-	}
-	if j.idleAfter > 0 {
-		j.idleCheck = time.AfterFunc(j.idleAfter, j.stopIfIdle)
-	}
-	s.mu.Unlock()
-	if j.result != nil {
-		s.watcher.add(j)
-	}
-	go j.live()
-	if j.refused {
-		j.requestStop(ReasonShutdown)
-		j.hurry()
-		<-j.done
-		return ErrClosed
-	}
-	return nil
 }
 
 // stopIfIdle stops the job if it has been silent for its idle timeout, else it
