@@ -361,7 +361,7 @@ func (w words) taskHead(n Notice) string {
 
 // told says what a notice tells, in one line.
 func (w words) told(n Notice) string {
-	name := fmt.Sprintf("Job %s (%s)", n.ID, oneLine(n.Tool))
+	name := fmt.Sprintf("%s (%s)", n.ID, oneLine(n.Tool))
 	if n.Tag != "" {
 		name += " for " + oneLine(n.Tag)
 	}

@@ -1,6 +1,6 @@
 // Quickstart plays a model and its host on real work. The model starts jobs in
-// the background, thinks on, looks, collects, and cancels a runaway, all by
-// tool calls whose JSON is shown both ways; the host proves at the end that no
+// the background, thinks on, looks, waits, collects, is woken, and cancels a
+// runaway, all by tool calls whose JSON is shown both ways; the host proves at the end that no
 // process is left.
 //
 // Run it in the root of the module:
@@ -84,6 +84,14 @@ func (t *tour) walk() error {
 	t.passed(t.collect(test))
 	t.collectedOnce(test)
 
+	t.title("It starts a server and waits for the line that says it is ready")
+	server := t.start("server", nil)
+	t.awaitLine(server, "listening on :[0-9]+")
+	t.stop(server)
+
+	t.title("A foreground call takes too long and goes to the background; its end wakes the idle model")
+	t.demoteAndWake()
+
 	t.title("It cancels the job that will not stop: TERM, 1 s grace, KILL, proof")
 	t.cancelRunaway(wild)
 
@@ -108,6 +116,8 @@ func resolve(_ context.Context, tool string, args json.RawMessage) (jobs.Spec, e
 		return jobs.Spec{Argv: []string{"go", "test", "-count=1", "-run", in.Run, "."}}, nil
 	case "count":
 		return jobs.Spec{Argv: []string{"sh", "-c", summary}}, nil
+	case "server":
+		return jobs.Spec{Argv: []string{"sh", "-c", "echo starting; sleep 0.2; echo listening on :8080; exec sleep 600"}}, nil
 	case "runaway":
 		return jobs.Spec{Argv: []string{"sh", "-c", runaway}}, nil
 	}

@@ -31,7 +31,8 @@ func newTour(ctx context.Context, s *jobs.Supervisor) *tour {
 		ctx: ctx,
 		s:   s,
 		tools: s.Toolset(jobs.ToolsetOptions{
-			Declared: []string{"go_vet", "go_test", "count", "runaway", "user__ask"},
+			Declared: []string{"go_vet", "go_test", "count", "server", "runaway", "user__ask"},
+			Optional: jobs.WaitTool,
 			Resolve:  resolve,
 		}),
 		begun: time.Now(),
@@ -48,6 +49,7 @@ type reply struct {
 	Result     json.RawMessage
 	OutputTail string `json:"output_tail"`
 	Message    string
+	Match      struct{ Line string }
 	Survivors  []struct{ PID int }
 	Jobs       []struct{ ID string }
 }
@@ -168,6 +170,48 @@ func (t *tour) countCode() (files, lines int) {
 	t.err = err
 	t.say("       ", "%d files, %d lines, while %d jobs run", len(names), lines, t.s.List().Running)
 	return len(names), lines
+}
+
+// awaitLine waits until the job prints a line that matches.
+func (t *tour) awaitLine(id, pattern string) {
+	r := t.call("job__wait", map[string]any{"ids": id, "pattern": pattern})
+	t.expect(r.Match.Line == "listening on :8080", "the server said that it listens")
+}
+
+// stop cancels a job that obeys.
+func (t *tour) stop(id string) {
+	r := t.call("job__cancel", map[string]any{"id": id})
+	t.expect(r.Status == "cancelled" && len(r.Survivors) == 0, "it was stopped")
+}
+
+// demoteAndWake makes a call that outlasts its grace, waits to be woken by its
+// end, and collects what it printed before and after.
+func (t *tour) demoteAndWake() {
+	if t.err != nil {
+		return
+	}
+	t.s.Drain() // told by now
+	call := jobs.Spec{Tool: "index", Argv: []string{"sh", "-c", "echo half; sleep 1; echo whole"}}
+	r, err := t.s.Run(t.ctx, call, 200*time.Millisecond)
+	if err != nil {
+		t.err = err
+		return
+	}
+	t.ids = append(t.ids, r.ID)
+	t.say("host  ◂", "%s", jobs.Texts{}.Demoted(r.Snapshot))
+	t.expect(r.State == jobs.Running && string(r.Output.Bytes()) == "half\n", "the call goes on")
+	select {
+	case <-t.s.Ready():
+	case <-t.ctx.Done():
+		t.err = t.ctx.Err()
+		return
+	}
+	notices := t.s.Drain()
+	t.expect(len(notices) == 1 && notices[0].ID == r.ID, "its end was told, once")
+	for _, n := range notices {
+		t.say("host  ◂", "%s", strings.ReplaceAll(jobs.Texts{}.Turn(n, ""), "\n", "\n                "))
+	}
+	t.expect(t.collect(r.ID).OutputTail == "half\nwhole\n", "its output is in one piece")
 }
 
 // cancelRunaway learns the pids of the runaway and its child from its output,
