@@ -233,11 +233,12 @@ func (s *Supervisor) handUp(j *job) (snap Snapshot, ok bool) {
 	return j.snapshot(), true
 }
 
-// letGo ends the record of a job that runs on. ok is false if it has ended, or
-// was being stopped, already.
+// letGo ends the record of a job that runs on. ok is false if it comes to an end
+// already.
 func (j *job) letGo() (snap Snapshot, ok bool) {
+	finished := j.work.finished()
 	j.s.mu.Lock()
-	if j.cause != "" {
+	if j.cause != "" || finished {
 		j.s.mu.Unlock()
 		return Snapshot{}, false
 	}
