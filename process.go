@@ -30,6 +30,8 @@ type tree interface {
 	// look finds the live processes besides the leader, remembers them, and
 	// names those that are not exiting already.
 	look() []Process
+	// lookBelow is a look at the descendants of the leader only, while it lives.
+	lookBelow()
 	// busy reports whether a remembered process is at work: it runs, or it has
 	// input that it has not read yet.
 	busy() bool
@@ -158,7 +160,7 @@ func (p *process) sweepUp() ([]Process, error) {
 func (p *process) stop(j *job) (survivors []Process, stuck bool, err error) {
 	grace, cancel := context.WithTimeout(j.hurried, j.s.cfg.KillGrace)
 	defer cancel()
-	p.tree.look() // some strays are known only by their parent, while it lives
+	p.tree.lookBelow() // some strays are known only by their parent, while it lives
 	p.tree.terminate()
 	if !closedBefore(grace, j.exited) {
 		return p.killAll(j.exited)

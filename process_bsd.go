@@ -165,6 +165,8 @@ func (t *bsdTree) exited() bool {
 // look finds nothing: these systems offer no cheap and safe way.
 func (t *bsdTree) look() []Process { return nil }
 
+func (t *bsdTree) lookBelow() {}
+
 func (t *bsdTree) busy() bool { return false }
 
 func (t *bsdTree) alone() bool { return true }

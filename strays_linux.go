@@ -17,9 +17,10 @@ import (
 
 const (
 	// A job younger than youngAge has its descendants among the pids given out
-	// since its start, if those are not more than narrowSpan.
+	// since its start. If those are more than narrowSpan, a walk through all of
+	// /proc, which many jobs can share, is the cheaper way.
 	youngAge   = 100 * time.Millisecond
-	narrowSpan = 512
+	narrowSpan = 64
 
 	// sweepPatience bounds the wait for a sweep. Reading /proc can hang on a
 	// process that the kernel itself is stuck in.
@@ -166,6 +167,70 @@ func (t *linuxTree) look() []Process {
 		break
 	}
 	return t.known()
+}
+
+// lookBelow finds the descendants of a leader that lives. Some of them nothing
+// else betrays, and that only as long as it lives. It reads no more of /proc
+// than there are processes in the job.
+func (t *linuxTree) lookBelow() {
+	if !procUsable() || !childrenListed() {
+		t.look()
+		return
+	}
+	if !t.pinned() {
+		return
+	}
+	defer files.enter()()
+	q := t.query(true)
+	buf := make([]byte, 512)
+	below := []procStat{{pid: t.leader}}
+	for i := 0; i < len(below); i++ {
+		parent := below[i]
+		found := childrenOf(parent.pid, buf)
+		// What a number that has changed hands says is worth nothing.
+		if i > 0 {
+			if now, ok := readStat(parent.pid, buf); !ok || now.start != parent.start {
+				continue
+			}
+		}
+		below = append(below, found...)
+	}
+	if t.pinned() {
+		q.found = slices.DeleteFunc(below[1:], procStat.dead)
+		t.remember(q)
+	}
+}
+
+// childrenListed reports whether the kernel lists the children of a thread.
+var childrenListed = sync.OnceValue(func() bool {
+	_, err := os.Stat("/proc/thread-self/children")
+	return err == nil
+})
+
+// childrenOf returns the children of a process.
+func childrenOf(pid int, buf []byte) []procStat {
+	tasks := "/proc/" + strconv.Itoa(pid) + "/task"
+	threads, err := os.ReadDir(tasks)
+	if err != nil {
+		return nil
+	}
+	var found []procStat
+	for _, thread := range threads {
+		list, err := os.ReadFile(tasks + "/" + thread.Name() + "/children")
+		if err != nil {
+			continue
+		}
+		for field := range bytes.FieldsSeq(list) {
+			child, err := strconv.Atoi(string(field))
+			if err != nil {
+				continue
+			}
+			if st, ok := readStat(child, buf); ok && st.ppid == pid {
+				found = append(found, st)
+			}
+		}
+	}
+	return found
 }
 
 func (t *linuxTree) query(pinned bool) *query {
