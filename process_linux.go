@@ -397,24 +397,19 @@ func (h *host) adopt(m *member) {
 
 // newPipe returns a pipe whose reading end is polled and whose writing end
 // blocks, as a child expects. With os.Pipe both ends would be polled.
-func newPipe() (r, w *os.File, err error) {
-	var fds [2]int
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-		return nil, nil, os.NewSyscallError("pipe2", err)
-	}
-	unix.SetNonblock(fds[0], true)
-	return os.NewFile(uintptr(fds[0]), "output"), os.NewFile(uintptr(fds[1]), "output"), nil
-}
+func newPipe() (r, w *os.File, err error) { return pipe("output", 0) }
 
-// newInputPipe is newPipe the other way round: the child reads, and what is
-// polled is the writing end.
-func newInputPipe() (r, w *os.File, err error) {
+// newInputPipe is newPipe the other way round: the child reads.
+func newInputPipe() (r, w *os.File, err error) { return pipe("input", 1) }
+
+// pipe returns a pipe of which one end, 0 or 1, is polled.
+func pipe(name string, polled int) (r, w *os.File, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return nil, nil, os.NewSyscallError("pipe2", err)
 	}
-	unix.SetNonblock(fds[1], true)
-	return os.NewFile(uintptr(fds[0]), "input"), os.NewFile(uintptr(fds[1]), "input"), nil
+	unix.SetNonblock(fds[polled], true)
+	return os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name), nil
 }
 
 // untouched reports whether a file is empty and nobody has it open. The kernel
