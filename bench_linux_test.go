@@ -1,13 +1,17 @@
 package jobs_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -161,7 +165,7 @@ func resident(b *testing.B) int {
 }
 
 func BenchmarkCancelBesideKillAndWait(b *testing.B) {
-	const n = 200
+	const n = 1000
 	s := newSupervisor(b, jobs.Config{MaxRunning: n})
 	ids := make([]string, n)
 	cmds := make([]*exec.Cmd, n)
@@ -200,4 +204,116 @@ func BenchmarkCancelBesideKillAndWait(b *testing.B) {
 	}
 	b.ReportMetric(float64(median(ours))/float64(median(bare)), "ratio")
 	b.ReportMetric(float64(median(ours))/n, "ns/job")
+}
+
+// BenchmarkParallelStartsBesideBareExec starts and collects from as many
+// goroutines as there are processors.
+func BenchmarkParallelStartsBesideBareExec(b *testing.B) {
+	const n = 64
+	s := newSupervisor(b, jobs.Config{MaxRunning: n})
+	workers := runtime.GOMAXPROCS(0)
+	parallel := func(run func()) func() {
+		return func() {
+			var all sync.WaitGroup
+			for range workers {
+				all.Go(func() {
+					for range n / workers {
+						run()
+					}
+				})
+			}
+			all.Wait()
+		}
+	}
+	beside(b, parallel(func() {
+		snap, err := s.Start(context.Background(), jobs.Spec{Argv: []string{"/bin/true"}})
+		require.NoError(b, err)
+		_, err = s.Collect(context.Background(), snap.ID)
+		require.NoError(b, err)
+	}), parallel(func() {
+		require.NoError(b, exec.Command("/bin/true").Run())
+	}))
+}
+
+// BenchmarkLooksAtManyJobs measures what one look costs beside many other jobs.
+func BenchmarkLooksAtManyJobs(b *testing.B) {
+	for _, n := range []int{1, 1000, 10_000} {
+		s := newSupervisor(b, jobs.Config{MaxRunning: n})
+		var id string
+		for range n {
+			id = start(b, s, function(func(ctx context.Context, _ io.Writer) (any, error) {
+				<-ctx.Done()
+				return nil, nil
+			})).ID
+		}
+		b.Run(fmt.Sprintf("Check/%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := s.Check(id); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		b.Run(fmt.Sprintf("List/%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				s.List()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/job")
+		})
+		_, err := s.Close(testContext(b))
+		require.NoError(b, err)
+	}
+}
+
+// BenchmarkNotices measures a function job from its start to its notice, beside
+// a goroutine and a channel.
+func BenchmarkNotices(b *testing.B) {
+	const n = 1000
+	s := newSupervisor(b, jobs.Config{MaxRunning: n, MaxRetained: 1})
+	beside(b, func() {
+		for range n {
+			start(b, s, returning(nil))
+		}
+		for told := 0; told < n; {
+			<-s.Ready()
+			told += len(s.Drain())
+		}
+	}, func() {
+		ch := make(chan int)
+		for i := range n {
+			go func() { ch <- i }()
+		}
+		for range n {
+			<-ch
+		}
+	})
+}
+
+// BenchmarkManySmallWriters runs 500 jobs at once, each of which prints 200
+// lines of 80 bytes, one write for each.
+func BenchmarkManySmallWriters(b *testing.B) {
+	const n, lines = 500, 200
+	const script = `i=0; while [ $i -lt 200 ]; do echo 1234567890123456789012345678901234567890123456789012345678901234567890123456789; i=$((i+1)); done`
+	s := newSupervisor(b, jobs.Config{MaxRunning: n})
+	b.SetBytes(n * lines * 80)
+	beside(b, func() {
+		ids := make([]string, n)
+		for i := range ids {
+			ids[i] = start(b, s, jobs.Spec{Argv: []string{"sh", "-c", script}}).ID
+		}
+		for _, id := range ids {
+			require.EqualValues(b, lines*80, collect(b, s, id).OutputTotal)
+		}
+	}, func() {
+		var all sync.WaitGroup
+		for range n {
+			c := exec.Command("sh", "-c", script)
+			var out bytes.Buffer
+			c.Stdout, c.Stderr = &out, &out
+			require.NoError(b, c.Start())
+			all.Go(func() { c.Wait() })
+		}
+		all.Wait()
+	})
 }
