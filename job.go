@@ -163,6 +163,14 @@ func (j *job) lookAtResult(urgent bool) {
 func (j *job) live() {
 	defer j.contain()
 	j.work.follow(j)
+	j.finish()
+}
+
+// finish goes from the exit to the end. It has a frame of its own: those of
+// live and all it calls while it waits must fit into the smallest stack.
+//
+//go:noinline
+func (j *job) finish() {
 	first := j.noteExit()
 	if !first {
 		<-j.settled

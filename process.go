@@ -18,13 +18,13 @@ const lastBreath = 20 * time.Millisecond
 // platform shows it. The leader stays unreaped until reap: as long as that
 // lasts its number names it and its group, and nobody else.
 //
-// pid, exited, awaitExit and signals may be used concurrently; look, await and
-// all after them by one goroutine at a time.
+// pid, gone, exited and signals may be used concurrently; look, await and all
+// after them by one goroutine at a time.
 type tree interface {
 	// pid returns the leader's process id, 0 once it is reaped.
 	pid() int
-	// awaitExit blocks until the leader has exited.
-	awaitExit()
+	// gone is closed once the leader has exited, soon after exited reports that.
+	gone() <-chan struct{}
 	// exited reports whether it has, without waiting.
 	exited() bool
 	// look finds the live processes besides the leader, remembers them, and
@@ -63,10 +63,23 @@ type process struct {
 func (p *process) pid() int       { return p.tree.pid() }
 func (p *process) finished() bool { return p.tree.exited() }
 
+// follow moves what the process prints until nobody can print any more or the
+// leader has exited.
 func (p *process) follow(*job) {
-	p.streams.begin()
-	p.tree.awaitExit()
+	if p.streams.follow() {
+		// A process closes its pipe a moment before its exit can be seen.
+		for range exitFollows {
+			if p.tree.exited() {
+				return
+			}
+		}
+	}
+	<-p.tree.gone()
 }
+
+// exitFollows is how often a leader is asked whether it has exited, once its
+// pipe is closed, before that is waited for: some ten microseconds.
+const exitFollows = 30
 
 // settle goes the way from the leader's exit to the moment it can be told:
 // drain, kill what is left, drain the rest, read the result, reap.

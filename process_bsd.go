@@ -40,7 +40,7 @@ type host struct {
 
 	mu    sync.Mutex // guards the fields below
 	kq    int        // valid while waits is not nil
-	waits map[int]chan struct{}
+	waits map[int]func()
 	gone  chan struct{} // closed when the goroutine has ended
 }
 
@@ -64,21 +64,20 @@ func (h *host) close() {
 	}
 }
 
-// watch returns a channel that is closed when the process exits. The process
-// is a child that nobody has reaped.
-func (h *host) watch(pid int) (<-chan struct{}, error) {
+// watch calls exited, which must not wait, once the process has exited. The
+// process is a child that nobody has reaped.
+func (h *host) watch(pid int, exited func()) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.waits == nil {
 		kq, err := unix.Kqueue()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		unix.CloseOnExec(kq)
-		h.kq, h.waits, h.gone = kq, make(map[int]chan struct{}), make(chan struct{})
+		h.kq, h.waits, h.gone = kq, make(map[int]func()), make(chan struct{})
 		go h.deliver(kq, h.gone)
 	}
-	exited := make(chan struct{})
 	h.waits[pid] = exited
 	var ev unix.Kevent_t
 	unix.SetKevent(&ev, pid, unix.EVFILT_PROC, unix.EV_ADD|unix.EV_ONESHOT)
@@ -86,12 +85,12 @@ func (h *host) watch(pid int) (<-chan struct{}, error) {
 	if _, err := unix.Kevent(h.kq, []unix.Kevent_t{ev}, nil, nil); err != nil {
 		// ESRCH: it has exited before it could be watched (libuv/libuv#3451).
 		delete(h.waits, pid)
-		close(exited)
 		if err != unix.ESRCH {
-			return nil, err
+			return err
 		}
+		exited()
 	}
-	return exited, nil
+	return nil
 }
 
 func (h *host) deliver(kq int, gone chan struct{}) {
@@ -107,7 +106,7 @@ func (h *host) deliver(kq int, gone chan struct{}) {
 			pid := int(ev.Ident)
 			if exited := h.waits[pid]; exited != nil {
 				delete(h.waits, pid)
-				close(exited)
+				exited()
 			}
 		}
 		h.mu.Unlock()
@@ -117,8 +116,8 @@ func (h *host) deliver(kq int, gone chan struct{}) {
 // A bsdTree is a tree that knows its leader and its process group, nothing
 // more. NOTE_EXIT does not reap, so the order of the end is that of Linux.
 type bsdTree struct {
-	leader   int // never below 2
-	exitSeen <-chan struct{}
+	leader   int           // never below 2
+	exitSeen chan struct{} // closed when the leader has exited
 
 	// mu guards reaped and is held while the group is signalled: no number is
 	// used once its process is reaped.
@@ -127,14 +126,18 @@ type bsdTree struct {
 	terminated bool
 }
 
-func (h *host) start(c *command, attr *os.ProcAttr, _ string) (tree, error) {
+func (h *host) start(c *command, attr *os.ProcAttr, _ string, exited func()) (tree, error) {
 	p, err := os.StartProcess(c.path, c.argv, attr)
 	if err != nil {
 		return nil, err
 	}
-	t := &bsdTree{leader: p.Pid} // Release sets p.Pid to -1
+	t := &bsdTree{leader: p.Pid, exitSeen: make(chan struct{})} // Release sets p.Pid to -1
 	p.Release()
-	if t.exitSeen, err = h.watch(t.leader); err != nil {
+	err = h.watch(t.leader, func() {
+		close(t.exitSeen)
+		exited()
+	})
+	if err != nil {
 		t.kill()
 		t.reap()
 		return nil, err
@@ -151,16 +154,9 @@ func (t *bsdTree) pid() int {
 	return t.leader
 }
 
-func (t *bsdTree) awaitExit() { <-t.exitSeen }
+func (t *bsdTree) gone() <-chan struct{} { return t.exitSeen }
 
-func (t *bsdTree) exited() bool {
-	select {
-	case <-t.exitSeen:
-		return true
-	default:
-		return false
-	}
-}
+func (t *bsdTree) exited() bool { return isClosed(t.exitSeen) }
 
 // look finds nothing: these systems offer no cheap and safe way.
 func (t *bsdTree) look() []Process { return nil }

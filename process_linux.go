@@ -22,6 +22,7 @@ type host struct {
 	null    sharedFile // the null device
 	loadavg sharedFile // /proc/loadavg, which tells the last pid
 	sweeper sweeper
+	exits   exits
 
 	mu   sync.Mutex     // guards quit
 	quit chan struct{}  // closed by close; made by the first adopted orphan
@@ -31,6 +32,7 @@ type host struct {
 func (h *host) close() {
 	h.null.close()
 	h.loadavg.close()
+	h.exits.close()
 	h.mu.Lock()
 	if h.quit != nil {
 		close(h.quit)
@@ -80,8 +82,8 @@ type linuxTree struct {
 
 	hostRSS int64 // what this process had had at most by then
 
-	pidfd *os.File // nil without pidfd
-	fd    int      // of pidfd
+	pidfd int           // -1 without
+	exit  chan struct{} // closed when the leader has exited
 
 	// mu guards reaped and is held while the leader or its group is
 	// signalled: no number is used once its process is reaped.
@@ -95,16 +97,17 @@ type linuxTree struct {
 	members    []*member
 }
 
-// start starts the process of job id.
-func (h *host) start(c *command, attr *os.ProcAttr, id string) (tree, error) {
+// start starts the process of job id. exited is called, and must not wait, when
+// its leader has exited.
+func (h *host) start(c *command, attr *os.ProcAttr, id string, exited func()) (tree, error) {
 	closeOnExec()
-	t := &linuxTree{host: h, id: id, fd: -1, born: time.Now(), ticks: bootTicks()}
+	t := &linuxTree{host: h, id: id, pidfd: -1, exit: make(chan struct{}), born: time.Now(), ticks: bootTicks()}
 	var own unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &own) == nil {
 		t.hostRSS = int64(own.Maxrss)
 	}
 	if pidfdWorks() {
-		attr.Sys.PidFD = &t.fd
+		attr.Sys.PidFD = &t.pidfd
 	}
 	p, err := os.StartProcess(c.path, c.argv, attr)
 	if err != nil {
@@ -113,10 +116,15 @@ func (h *host) start(c *command, attr *os.ProcAttr, id string) (tree, error) {
 	// Release sets p.Pid to -1, and kill(-(-1)) would be heard by PID 1.
 	t.leader = p.Pid
 	p.Release()
-	if t.fd >= 0 {
-		// Only now: os waits on a duplicate that shares the flag.
-		unix.SetNonblock(t.fd, true)
-		t.pidfd = os.NewFile(uintptr(t.fd), "pidfd")
+	told := func() {
+		close(t.exit)
+		exited()
+	}
+	if t.pidfd < 0 || h.exits.watch(t.pidfd, told) != nil {
+		go func() { // no pidfd, or no room to watch it
+			t.peek(0)
+			told()
+		}()
 	}
 	return t, nil
 }
@@ -149,10 +157,7 @@ func (t *linuxTree) pid() int {
 // peek reports whether the leader has exited, without reaping it. With flags of
 // 0 it waits for that, else flags is WNOHANG.
 func (t *linuxTree) peek(flags int) bool {
-	kind, n := unix.P_PIDFD, t.fd
-	if t.pidfd == nil || flags == 0 {
-		kind, n = unix.P_PID, t.leader // a non-blocking pidfd does not wait
-	}
+	kind, n := t.childID()
 	var info unix.Siginfo
 	err := waitidRetry(kind, n, &info, unix.WEXITED|unix.WNOWAIT|flags)
 	if err == nil && info.Signo == 0 {
@@ -163,6 +168,14 @@ func (t *linuxTree) peek(flags int) bool {
 	}
 	t.exitTicks.CompareAndSwap(0, bootTicks())
 	return true
+}
+
+// childID names the leader to waitid.
+func (t *linuxTree) childID() (kind, n int) {
+	if t.pidfd < 0 {
+		return unix.P_PID, t.leader
+	}
+	return unix.P_PIDFD, t.pidfd
 }
 
 // pinned reports whether the leader is unreaped, so that its number means it
@@ -199,19 +212,7 @@ func (t *linuxTree) exited() bool {
 	return t.reaped || t.peek(unix.WNOHANG)
 }
 
-func (t *linuxTree) awaitExit() {
-	if t.pidfd != nil {
-		conn, err := t.pidfd.SyscallConn()
-		if err == nil {
-			err = conn.Read(pollFirst(func(uintptr) bool { return t.peek(unix.WNOHANG) }))
-		}
-		if err == nil {
-			return
-		}
-		// The poller has no room for the descriptor.
-	}
-	t.peek(0)
-}
+func (t *linuxTree) gone() <-chan struct{} { return t.exit }
 
 // signal is the one function that sends signals: to the process behind fd, or,
 // without one, to number pid, or to its group.
@@ -239,8 +240,8 @@ func signal(fd, pid int, group bool, sig unix.Signal) error {
 func (t *linuxTree) signalGroup(sig unix.Signal) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.pidfd != nil && groupByPidfd.Load() {
-		err := signal(t.fd, t.leader, true, sig)
+	if t.pidfd >= 0 && groupByPidfd.Load() {
+		err := signal(t.pidfd, t.leader, true, sig)
 		if err != unix.EINVAL {
 			return err
 		}
@@ -292,10 +293,7 @@ func (t *linuxTree) await(ctx context.Context) bool {
 func (t *linuxTree) reap() ending {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	kind, n := unix.P_PIDFD, t.fd
-	if t.pidfd == nil {
-		kind, n = unix.P_PID, t.leader
-	}
+	kind, n := t.childID()
 	pinned := t.pinnedLocked()
 	t.reaped = true
 	var info unix.Siginfo
@@ -308,9 +306,9 @@ func (t *linuxTree) reap() ending {
 		}
 		return e
 	}
-	if t.pidfd != nil {
+	if t.pidfd >= 0 {
 		exit := unix.PidfdInfo{Mask: unix.PIDFD_INFO_EXIT}
-		if unix.IoctlPidfdInfo(t.fd, &exit) == nil && exit.Mask&unix.PIDFD_INFO_EXIT != 0 {
+		if unix.IoctlPidfdInfo(t.pidfd, &exit) == nil && exit.Mask&unix.PIDFD_INFO_EXIT != 0 {
 			return endingOf(syscall.WaitStatus(exit.Exit_code))
 		}
 	}
@@ -355,8 +353,9 @@ func (t *linuxTree) close(kept bool) {
 		}
 	}
 	t.members = nil
-	if t.pidfd != nil {
-		t.pidfd.Close()
+	if t.pidfd >= 0 {
+		<-t.exit // the number must not be given to another file before
+		unix.Close(t.pidfd)
 	}
 }
 

@@ -17,7 +17,7 @@ func (*host) close() {}
 
 type streams struct{}
 
-func (*streams) begin()                       {}
+func (*streams) follow() bool                 { return true }
 func (*streams) drained(context.Context) bool { return true }
 func (*streams) finish()                      {}
 func (*streams) close()                       {}

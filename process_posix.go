@@ -46,7 +46,7 @@ func startProcess(ctx context.Context, j *job, spec Spec) (_ work, err error) {
 		in, err = j.connectInput()
 	}
 	if err == nil {
-		p.tree, err = forkRetry(ctx, j, &c, in, stdio)
+		p.tree, err = forkRetry(ctx, j, &c, in, stdio, p.streams.interrupt)
 	}
 	for _, end := range append(stdio, in) {
 		end.Close()
@@ -91,12 +91,12 @@ func (j *job) connectInput() (*os.File, error) {
 	return r, nil
 }
 
-// forkRetry starts the process. A program that is still open for writing (a
+// forkRetry starts the process; exited is called when it has exited. A program that is still open for writing (a
 // script just saved, while another thread forks: golang/go#22315) is tried
 // again for a tenth of a second.
-func forkRetry(ctx context.Context, j *job, c *command, in *os.File, stdio []*os.File) (tree, error) {
+func forkRetry(ctx context.Context, j *job, c *command, in *os.File, stdio []*os.File, exited func()) (tree, error) {
 	for wait := time.Millisecond; ; wait *= 2 {
-		t, err := fork(ctx, j, c, in, stdio)
+		t, err := fork(ctx, j, c, in, stdio, exited)
 		if !errors.Is(err, syscall.ETXTBSY) || wait > 64*time.Millisecond {
 			return t, err
 		}
@@ -110,7 +110,7 @@ func forkRetry(ctx context.Context, j *job, c *command, in *os.File, stdio []*os
 	}
 }
 
-func fork(ctx context.Context, j *job, c *command, in *os.File, stdio []*os.File) (tree, error) {
+func fork(ctx context.Context, j *job, c *command, in *os.File, stdio []*os.File, exited func()) (tree, error) {
 	leave, err := forks.enterBefore(ctx)
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func fork(ctx context.Context, j *job, c *command, in *os.File, stdio []*os.File
 		Files: []*os.File{in, stdio[0], stdio[len(stdio)-1]},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	}
-	return j.s.host.start(c, attr, j.id)
+	return j.s.host.start(c, attr, j.id, exited)
 }
 
 // A sharedFile is a file that many jobs read, opened once.

@@ -40,20 +40,36 @@ func newPump(j *job, log *RingBuf) (*pump, *os.File, error) {
 	return &pump{j: j, log: log, pipe: r, conn: conn, done: make(chan struct{})}, w, nil
 }
 
+// run moves to the end, in a goroutine of its own.
 func (p *pump) run() {
 	defer close(p.done)
+	p.move()
+}
+
+// move moves until the end, and reports false if it was interrupted before, or
+// the pipe was closed.
+func (p *pump) move() (ended bool) {
 	var n int
 	var err error
 	fill := pollFirst(func(fd uintptr) bool {
 		n, err = p.fill(int(fd))
 		return err != unix.EAGAIN
 	})
-	// One read for each turn, so that a deadline set by stop ends the loop even
-	// while a flood never lets a read find the pipe empty.
-	for p.conn.Read(fill) == nil && n > 0 && err == nil {
+	// One read for each turn, so that a deadline set by interrupt or stop ends
+	// the loop even while a flood never lets a read find the pipe empty.
+	for {
+		if p.conn.Read(fill) != nil {
+			return false
+		}
+		if n <= 0 || err != nil {
+			return true
+		}
 		p.j.noteOutput(n)
 	}
 }
+
+// interrupt makes a move return.
+func (p *pump) interrupt() { p.pipe.SetReadDeadline(time.Unix(1, 0)) }
 
 // pollFirst makes f wait for the poller if there is nothing for it yet. It
 // could find that out itself, but most jobs print nothing for long, and a
@@ -102,7 +118,7 @@ func (p *pump) stop() {
 		return // at its end
 	default:
 	}
-	p.pipe.SetReadDeadline(time.Unix(1, 0))
+	p.interrupt()
 	<-p.done
 	// With an expired deadline a read gives nothing even where data waits, so
 	// the rest is taken from the descriptor itself. A writer that goes on may
@@ -125,12 +141,26 @@ type streams struct {
 	pumps []*pump
 }
 
-// begin starts the pumps.
-func (s *streams) begin() {
-	for _, p := range s.pumps {
+// follow moves what comes until every writer of the first pipe has closed it,
+// or until interrupted; then a goroutine goes on with it. It reports whether it
+// saw the end. Most jobs have one pipe, and cost no goroutine but the one that
+// follows.
+func (s *streams) follow() (ended bool) {
+	for _, p := range s.pumps[1:] {
 		go p.run()
 	}
+	first := s.pumps[0]
+	if first.move() {
+		close(first.done)
+		return true
+	}
+	first.pipe.SetReadDeadline(time.Time{})
+	go first.run()
+	return false
 }
+
+// interrupt makes follow return, as the leader has exited.
+func (s *streams) interrupt() { s.pumps[0].interrupt() }
 
 // drained reports whether every pump has seen the end before ctx was done.
 func (s *streams) drained(ctx context.Context) bool {

@@ -48,8 +48,9 @@ func inParallel(n, width int, f func(i int)) {
 	workers.Wait()
 }
 
-// shared is how many descriptors all jobs of a supervisor share.
-const shared = 2
+// shared is how many descriptors all jobs of a supervisor share: the null
+// device, /proc/loadavg, and what tells of exits.
+const shared = 3
 
 // settles waits until this process has no more descriptors than open and the
 // shared ones: those of a job are closed right after its end is told.
