@@ -4,8 +4,10 @@ package jobs
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -64,6 +66,9 @@ func (c *command) limit(l Limits) error {
 	fi, err := os.Stat(path)
 	if err == nil {
 		err = executable(path, fi)
+	}
+	if err == nil && isPlainText(path) {
+		err = syscall.ENOEXEC // which the shell would take for a script of its own
 	}
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
@@ -158,6 +163,19 @@ func explainPath(path string, errno syscall.Errno) string {
 		return fmt.Sprintf("its interpreter %s cannot be executed", interpreter)
 	}
 	return ""
+}
+
+// isPlainText reports whether a file begins like neither a program, which has
+// NULs, nor a script that names its interpreter.
+func isPlainText(path string) bool {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	begin := make([]byte, 256)
+	n, _ := io.ReadFull(f, begin)
+	return n > 0 && !bytes.HasPrefix(begin, []byte("#!")) && !bytes.Contains(begin[:n], []byte{0})
 }
 
 // shebang returns the interpreter that a script names in its first line.

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 )
@@ -22,40 +23,34 @@ var basicEnv = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_
 
 // StripSecrets is a [Config.EnvFilter] that passes all variables but those
 // whose names look like that of a secret: those with a word such as TOKEN,
-// SECRET, PASSWORD, CREDENTIALS or AUTH in them, with two in a row such as
-// API_KEY or PRIVATE_KEY, and some that are known by name.
+// SECRET, PASSWORD, CREDENTIALS, AUTH or KEY among others, and some that are
+// known by name.
 func StripSecrets(name string) bool {
 	upper := strings.ToUpper(name)
 	if matches(upper, secretEnv) {
 		return false
 	}
 	words := strings.FieldsFunc(upper, func(r rune) bool { return r == '_' || r == '-' || r == '.' })
-	for i, word := range words {
-		if slices.Contains(secretWords, word) || word == "KEY" && i > 0 && slices.Contains(keyWords, words[i-1]) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(words, func(word string) bool {
+		return slices.Contains(secretWords, word) || matches(word, secretEnds) || len(words) > 1 && slices.Contains(secretParts, word)
+	})
 }
 
 var (
-	secretEnv   = []string{"AWS_SECRET*", "AWS_SESSION*", "SSH_AUTH_SOCK", "NETRC", "DATABASE_URL", "KUBECONFIG", "*_DSN", "*_CONNECTION_STRING"}
-	secretWords = []string{"TOKEN", "TOKENS", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "PWD_HASH", "CREDENTIAL", "CREDENTIALS",
-		"AUTH", "AUTHORIZATION", "BEARER", "COOKIE", "APIKEY", "PAT", "PASS", "JWT"}
-	keyWords = []string{"API", "ACCESS", "PRIVATE", "SECRET", "SIGNING", "ENCRYPTION", "DEPLOY", "SERVICE", "ACCOUNT", "MASTER", "LICENSE"}
+	secretEnv = []string{"AWS_SECRET*", "AWS_SESSION*", "SSH_AUTH_SOCK", "SSHPASS", "NETRC", "KUBECONFIG", "*_DSN", "*_CONNECTION_STRING",
+		"*_WEBHOOK_URL", "DATABASE_UR*", "REDIS_UR*", "MONGO*_UR*", "AMQP_UR*", "RABBITMQ_UR*", "POSTGRES*_UR*"}
+	secretWords = []string{"TOKENS", "SECRETS", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "AUTH", "AUTHORIZATION", "BEARER", "COOKIE", "PAT", "PASS", "JWT"}
+	secretEnds  = []string{"*PASSWORD", "*PASSWD", "*TOKEN", "*SECRET", "*APIKEY"}
+	// secretParts mean something else where they stand alone.
+	secretParts = []string{"KEY", "KEYS", "PWD"}
 )
 
-// matches reports whether one of the patterns, which may begin or end with "*",
+// matches reports whether one of the patterns, in which "*" stands for anything,
 // matches the name.
 func matches(name string, patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
-		if rest, ok := strings.CutPrefix(p, "*"); ok {
-			return strings.HasSuffix(name, rest)
-		}
-		if rest, ok := strings.CutSuffix(p, "*"); ok {
-			return strings.HasPrefix(name, rest)
-		}
-		return name == p
+		ok, _ := path.Match(p, strings.ReplaceAll(name, "/", "_"))
+		return ok
 	})
 }
 
@@ -69,7 +64,7 @@ func ModelEnv(vars map[string]string) ([]string, error) {
 	env := make([]string, 0, len(vars))
 	for name, value := range vars {
 		kv := name + "=" + value
-		if err := checkEnvEntry(kv); err != nil || strings.Contains(name, "=") {
+		if checkEnvEntry(kv) != nil || !plainName(name) && !matches(strings.ToUpper(name), loaderEnv) {
 			return nil, fmt.Errorf("the environment variable %q cannot be set: a name must be letters, digits and underscores, and a value must hold no NUL", readable(name, 64))
 		}
 		if upper := strings.ToUpper(name); matches(upper, loaderEnv) {
@@ -81,6 +76,16 @@ func ModelEnv(vars map[string]string) ([]string, error) {
 	return env, nil
 }
 
+// plainName reports whether a name is one that shells take.
+func plainName(name string) bool {
+	for i, r := range name {
+		if r != '_' && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return name != ""
+}
+
 var loaderEnv = []string{
 	EnvResult, EnvJob,
 	"LD_*", "DYLD_*", "_RLD*", "LIBPATH", "SHLIB_PATH", "GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "NLSPATH", "MALLOC_*", "HOSTALIASES", "OPENSSL_CONF", "OPENSSL_ENGINES", "OPENSSL_MODULES",
@@ -89,5 +94,9 @@ var loaderEnv = []string{
 	"NODE_OPTIONS", "NODE_PATH", "NPM_CONFIG_*", "PERL5LIB", "PERL5OPT", "PERL5DB", "PERLLIB", "RUBYOPT", "RUBYLIB", "GEM_*", "BUNDLE_*", "LUA_*",
 	"JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "CLASSPATH", "MAVEN_OPTS", "GRADLE_OPTS", "DOTNET_STARTUP_HOOKS", "CORECLR_*", "COR_*", "PHPRC", "PHP_INI_SCAN_DIR",
 	"GOFLAGS", "GOENV", "GOROOT", "CGO_*", "CC", "CXX", "RUSTC*", "RUSTFLAGS", "CARGO_*", "MAKEFLAGS", "CMAKE_*",
+	"MAKEFILES", "GNUMAKEFLAGS", "MAKE", "TAR_OPTIONS", "RSYNC_RSH", "SVN_SSH", "CVS_RSH", "*_PAGER", "*EDITOR", "FCEDIT", "LESS*",
+	"PYTHONPYCACHEPREFIX", "PYTHONEXECUTABLE", "PYTHONPLATLIBDIR", "PIP_*", "UV_*", "GOTOOLCHAIN", "GOPATH", "GOBIN", "GOTOOLDIR", "GOPROXY", "RUSTUP_*", "JAVA_HOME", "GRADLE_*", "MAVEN_*",
+	"LD", "AR", "AS", "CPP", "PKG_CONFIG*", "VIMINIT", "EXINIT", "EMACSLOADPATH", "R_*", "JULIA_*", "ERL_*", "BASH_LOADABLES_PATH",
+	"WGETRC", "CURL_HOME", "KUBECONFIG", "AWS_CONFIG_FILE", "DOCKER_*", "QT_*", "GTK_*", "GIO_*", "GST_*", "DOTNET_*", "PHP_*",
 	"GIT_*", "SSH_ASKPASS", "SUDO_ASKPASS", "PAGER", "MANPAGER", "LESSOPEN", "LESSCLOSE", "EDITOR", "VISUAL", "BROWSER", "TERMINFO*", "TERMCAP",
 }

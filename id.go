@@ -49,10 +49,14 @@ func (s *shared) idTag(random string, number int) string {
 	return hex.EncodeToString(mac.Sum(nil))[:tagDigits]
 }
 
-// absent returns the sentinel that says why there is no job with this id.
+// absent returns the sentinel that says why there is no job with this id. It
+// needs mu.
 func (s *Supervisor) absent(id string) error {
 	if !validID(id) {
 		return ErrNotFound
+	}
+	if err := s.reg.moved[id]; err != nil {
+		return err
 	}
 	random, tags := id[len(idPrefix):][:randomDigits], id[len(idPrefix)+randomDigits:]
 	switch {

@@ -23,6 +23,7 @@ type inputPipe struct {
 	ended  bool       // by the job's end
 	closed bool       // by the host
 
+	given   atomic.Int64 // when something was last written, since the job's start
 	asked   atomic.Int64 // when processes were last looked at, since the job's start
 	waiting atomic.Bool  // what that gave
 }
@@ -67,6 +68,7 @@ func (p *inputPipe) write(b []byte, deadline time.Time) (int, error) {
 	}
 	p.w.SetWriteDeadline(deadline)
 	n, err := p.w.Write(b)
+	p.given.Store(int64(time.Since(p.j.started)))
 	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, err
 	}
@@ -111,7 +113,8 @@ func (j *job) awaitsInput() bool {
 		return false
 	}
 	now := time.Since(j.started)
-	if now-time.Duration(j.lastOutput.Load()) < silentFor || !j.unfinishedLine() {
+	last := max(j.lastOutput.Load(), p.given.Load())
+	if now-time.Duration(last) < silentFor || !j.unfinishedLine() {
 		return false
 	}
 	if last := p.asked.Load(); (last == 0 || int64(now)-last > int64(silentFor)) && p.asked.CompareAndSwap(last, int64(now)) {

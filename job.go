@@ -46,34 +46,36 @@ type job struct {
 	scanners atomic.Int32 // how many scan the output as it comes
 
 	// Guarded by Supervisor.mu.
-	owner     *Supervisor
-	cause     Reason        // fixed by the first of exit and stop request
-	settled   chan struct{} // closed when a stop has done all it can; made by its request
-	exitSeen  bool
-	expiry    *time.Timer // of the timeout
-	idleCheck *time.Timer // of the idle timeout
-	unkilled  []Process   // what a stop could not kill
-	stopErr   error       // and why
-	slotFree  bool        // its slot has been given back
-	ended     bool
-	end       ending
-	endState  State
-	endedAt   time.Time
-	elapsed   time.Duration
-	waiters   int               // who will tell the end when it comes
-	onEnd     []chan<- struct{} // each gets a value when it has come
-	watches   []*watch
-	told      bool // the end has been told
-	queued    bool // the end waits to be told as a notice
-	refused   bool // the start was refused while the work had begun
-	collected bool
-	dismissed bool       // it was cancelled, and the one who did that has the result
-	forgotten bool       // it is in no table any more
-	looked    lookState  // what a model has seen of it
-	strikes   int        // turns that ended while it was open
-	shelf     *list.List // of the registry's shelves of ended jobs
-	place     *list.Element
-	toldAt    time.Time
+	owner      *Supervisor
+	cause      Reason        // fixed by the first of exit and stop request
+	settled    chan struct{} // closed when a stop has done all it can; made by its request
+	exitSeen   bool
+	expiry     *time.Timer // of the timeout
+	idleCheck  *time.Timer // of the idle timeout
+	unkilled   []Process   // what a stop could not kill
+	stopErr    error       // and why
+	slotFree   bool        // its slot has been given back
+	ended      bool
+	end        ending
+	endState   State
+	endedAt    time.Time
+	elapsed    time.Duration
+	waiters    int               // who will tell the end when it comes
+	onEnd      []chan<- struct{} // each gets a value when it has come
+	watches    []*watch
+	told       bool // the end has been told
+	queued     bool // the end waits to be told as a notice
+	foreground bool // a Run that may leave nothing of it has not answered yet
+	shared     bool // others found it by its key and hold its id
+	refused    bool // the start was refused while the work had begun
+	collected  bool
+	dismissed  bool       // it was cancelled, and the one who did that has the result
+	forgotten  bool       // it is in no table any more
+	looked     lookState  // what a model has seen of it
+	strikes    int        // turns that ended while it was open
+	shelf      *list.List // of the registry's shelves of ended jobs
+	place      *list.Element
+	toldAt     time.Time
 }
 
 // work is what a job does: a process or a function.
@@ -455,11 +457,16 @@ func (s *Supervisor) resultOf(j *job) Result {
 	s.mu.Lock()
 	r := Result{Snapshot: j.snapshot(), File: j.end.resultFile}
 	s.mu.Unlock()
+	j.addLogs(&r)
+	return r
+}
+
+// addLogs adds to r what is kept of the job's output.
+func (j *job) addLogs(r *Result) {
 	r.Output = j.out.Log()
 	if j.errOut != nil {
 		r.Stderr = j.errOut.Log()
 	}
-	return r
 }
 
 // dropResult lets go of what a collected job no longer needs; its Snapshot

@@ -309,6 +309,7 @@ type shared struct {
 	// can wait, and no code of the host, runs under it.
 	mu     sync.Mutex
 	owners int // supervisors made so far
+	seq    int // number of the last job registered
 
 	host    *host // what the platform needs once per tree
 	dir     privateDir

@@ -51,10 +51,11 @@ func (s *Supervisor) keyHolder(key string, waiting bool) (j *job, starting <-cha
 	case k.job == nil:
 		return nil, k.ready
 	case waiting:
-		k.job.waiters++
-		fallthrough
+		j = k.job
+		j.waiters++
 	default:
 		j = k.job
+		j.shared = true
 	}
 	return j, nil
 }

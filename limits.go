@@ -39,6 +39,8 @@ func (l Limits) fault() string {
 		return "Limits.FileSize is less than 512 bytes"
 	case l.OpenFiles > 0 && l.OpenFiles < 4:
 		return "Limits.OpenFiles is less than 4, too few to start a program"
+	case l.Memory > 0 && l.Memory < 1024:
+		return "Limits.Memory is less than 1024 bytes"
 	}
 	return ""
 }

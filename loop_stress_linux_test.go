@@ -218,7 +218,7 @@ func (h *hammer) strike(ctx context.Context) {
 		}
 	case 2:
 		r, err := s.Run(ctx, h.spec(), []time.Duration{0, time.Millisecond, 10 * time.Millisecond, jobs.NoDetach}[rand.IntN(4)])
-		h.expect(err, jobs.ErrAtCapacity, context.DeadlineExceeded)
+		h.expect(err, jobs.ErrAtCapacity, context.DeadlineExceeded, jobs.ErrCollected)
 		h.see(r.Snapshot)
 		if r.ID != "" {
 			h.add(r.ID)

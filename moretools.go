@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"time"
+	"unicode/utf8"
 )
 
 const (
@@ -58,7 +59,7 @@ func (t *Toolset) waitFor(ctx context.Context, in input) answer {
 func (t *Toolset) output(_ context.Context, in input) answer {
 	size := outputPiece
 	if in.MaxBytes > 0 {
-		size = min(in.MaxBytes, outputPieceMost)
+		size = min(max(in.MaxBytes, utf8.UTFMax), outputPieceMost)
 	}
 	c, err := t.s.Output(in.ID, in.From, size)
 	if err != nil {
@@ -68,10 +69,11 @@ func (t *Toolset) output(_ context.Context, in input) answer {
 	if err != nil {
 		return t.failedJob(err)
 	}
-	text := shownPiece(&c)
+	all := c.Next == c.Total
+	text := shownPiece(&c, snap.Ended())
 	a := about(snap)
 	a.Output, a.From, a.Next, a.Dropped, a.Captured = &text, &c.From, &c.Next, c.Dropped, &c.Total
-	if c.Next == c.Total {
+	if all && (c.Next == c.Total || len(c.Data) == 0) {
 		a.Message = t.words.outputEnd(snap)
 	}
 	return a
@@ -79,12 +81,15 @@ func (t *Toolset) output(_ context.Context, in input) answer {
 
 // shownPiece returns the text view of a chunk. It makes the chunk shorter where
 // it breaks off amid a line, or where its view would be too long for an answer.
-func shownPiece(c *Chunk) string {
+func shownPiece(c *Chunk, ended bool) string {
 	for {
-		if c.Next < c.Total {
+		switch {
+		case c.Next < c.Total:
 			c.Data = wholeLines(c.Data)
-			c.Next = c.From + int64(len(c.Data))
+		case !ended:
+			c.Data = trimPartialRune(c.Data) // the rest is still to come
 		}
+		c.Next = c.From + int64(len(c.Data))
 		text := Log{Pieces: []Piece{{Data: c.Data}}}.Text(TextOptions{Full: true})
 		if len(text.Body) <= outputShownMost {
 			return text.Body

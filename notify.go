@@ -132,7 +132,7 @@ type queued struct {
 }
 
 // end reports whether it tells a job's end.
-func (q queued) end() bool { return q.job != nil && q.State.Ended() }
+func (q queued) end() bool { return q.job != nil && q.Event != EventMatched }
 
 func plain(qs []queued) []Notice {
 	if len(qs) == 0 {

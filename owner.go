@@ -205,7 +205,9 @@ func (s *Supervisor) endRunning(reason Reason, report *Report) []*job {
 		case j.onOwnerEnd == KeepRunning:
 			if snap, ok := j.letGo(); ok {
 				report.Kept = append(report.Kept, snap)
+				break
 			}
+			fallthrough
 		default:
 			j.expect() // the report tells its end
 			j.requestStop(reason)
@@ -224,11 +226,14 @@ func (s *Supervisor) handUp(j *job) (snap Snapshot, ok bool) {
 	if j.ended {
 		return Snapshot{}, false
 	}
-	j.owner = s.parent
+	j.owner, j.strikes = s.parent, 0
 	s.reg.slots--
 	s.reg.live--
 	s.parent.reg.live++
 	s.parent.reg.add(j)
+	delete(s.reg.jobs, j.id)
+	s.parent.reg.note(j.id, ErrExpired)
+	s.reg.note(j.id, ErrForeign)
 	s.reg.dropKey(j)
 	return j.snapshot(), true
 }
@@ -243,10 +248,10 @@ func (j *job) letGo() (snap Snapshot, ok bool) {
 		return Snapshot{}, false
 	}
 	j.cause = ReasonOwnerClosed
-	j.told = true // by the report
+	j.tell() // by the report
 	j.settled = make(chan struct{})
-	close(j.settled) // nothing is going to be stopped
 	j.s.mu.Unlock()
+	defer close(j.settled) // an exit from now on comes too late to be told
 	e := ending{exitCode: -1, lost: true}
 	if pid := j.work.pid(); pid != 0 {
 		e.survivors = []Process{{PID: pid, Name: j.tool}}
@@ -272,6 +277,9 @@ func (s *Supervisor) finishClose(stopped []*job, report Report) {
 	s.report = report
 	if s.parent != nil {
 		delete(s.parent.children, s)
+		for _, j := range s.reg.jobs {
+			j.forgetOutput() // nobody may ever ask s again
+		}
 	}
 	s.mu.Unlock()
 	s.hurry() // releases the context
@@ -309,34 +317,36 @@ func (r Reason) byClose() bool {
 // When ctx is done the processes are killed at once. Reap still waits for their
 // deaths.
 func (s *Supervisor) Reap(ctx context.Context, ids ...string) []Snapshot {
-	return s.reap(ctx, func(j *job) bool { return slices.Contains(ids, j.id) })
+	snaps, _ := s.reap(ctx, func(j *job) bool { return slices.Contains(ids, j.id) })
+	return snaps
 }
 
 // Reset stops and forgets every job of this supervisor, not of its children,
 // and says what it ended. The supervisor goes on. Later calls for the ids get
 // [ErrExpired]. See [Supervisor.Reap] for ctx.
 func (s *Supervisor) Reset(ctx context.Context) Report {
-	var report Report
-	for _, snap := range s.reap(ctx, func(*job) bool { return true }) {
-		if snap.Reason == ReasonCancelled || snap.Reason == ReasonUnreaped {
-			report.Stopped = append(report.Stopped, snap)
-		} else {
-			report.Uncollected = append(report.Uncollected, snap)
-		}
-	}
+	_, report := s.reap(ctx, func(*job) bool { return true })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, j := range s.reg.selectJobs(func(j *job) bool { return j.ended }) {
+	for _, j := range s.reg.selectJobs(func(j *job) bool { return j.collected }) {
 		s.reg.forget(j) // the tombstones
 	}
 	return report
 }
 
-func (s *Supervisor) reap(ctx context.Context, want func(*job) bool) []Snapshot {
+// reap also reports what it stopped and what it found uncollected.
+func (s *Supervisor) reap(ctx context.Context, want func(*job) bool) (all []Snapshot, report Report) {
 	s.mu.Lock()
 	picked := s.reg.selectJobs(func(j *job) bool { return !j.collected && j.owner == s && want(j) })
+	var running, dismissed []*job
 	for _, j := range picked {
 		j.waiters++ // they are told by what reap returns
+		switch {
+		case !j.ended:
+			running = append(running, j)
+		case j.dismissed:
+			dismissed = append(dismissed, j)
+		}
 	}
 	s.mu.Unlock()
 	for _, j := range picked {
@@ -355,7 +365,19 @@ func (s *Supervisor) reap(ctx context.Context, want func(*job) bool) []Snapshot 
 	defer s.mu.Unlock()
 	for _, j := range picked {
 		j.left(true)
-		s.reg.forget(j)
+		j.owner.reg.forget(j) // which may have become another's meanwhile
+		snap := j.snapshot()
+		all = append(all, snap)
+		switch {
+		case slices.Contains(dismissed, j):
+		case slices.Contains(running, j) && snap.Reason.byReap():
+			report.Stopped = append(report.Stopped, snap)
+		default:
+			report.Uncollected = append(report.Uncollected, snap)
+		}
 	}
-	return snapshots(picked)
+	return all, report
 }
+
+// byReap reports whether a job that ended for r may have been ended by a Reap.
+func (r Reason) byReap() bool { return r == ReasonCancelled || r == ReasonUnreaped }

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math"
@@ -319,10 +320,36 @@ func (t *linuxTree) reap() ending {
 // program it ran in the memory of this process, and the kernel counts that in;
 // where it never had more than that, nothing is known.
 func (t *linuxTree) peakRSS(used *unix.Rusage) int64 {
-	if int64(used.Maxrss) <= t.hostRSS {
+	host := t.hostRSS
+	if host == inheritedRSS() {
+		host = peakRSS() // what counts is this program's own
+	}
+	if int64(used.Maxrss) <= host {
 		return 0
 	}
 	return int64(used.Maxrss) << 10
+}
+
+// inheritedRSS returns what the kernel counts to this process though it was the
+// memory of the one that executed it; 0 if that was no more than its own.
+var inheritedRSS = sync.OnceValue(func() int64 {
+	var own unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &own) != nil || int64(own.Maxrss) <= peakRSS() {
+		return 0
+	}
+	return int64(own.Maxrss)
+})
+
+// peakRSS returns the most memory that this program has had, in KiB.
+func peakRSS() int64 {
+	status, _ := os.ReadFile("/proc/self/status")
+	_, rest, _ := bytes.Cut(status, []byte("\nVmHWM:"))
+	fields := bytes.Fields(rest)
+	if len(fields) == 0 {
+		return math.MaxInt64
+	}
+	n, _ := strconv.ParseInt(string(fields[0]), 10, 64)
+	return n
 }
 
 // childInfo is the part of a siginfo that tells of a child. unix.Siginfo keeps

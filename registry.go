@@ -14,11 +14,13 @@ type registry struct {
 	maxRetained int
 	retainFor   time.Duration
 
-	jobs  map[string]*job
-	keys  map[string]*keyed // live jobs by Spec.Key
-	seq   int               // number of the last job registered
-	slots int               // taken here and below: admitted, running, or ended but not reaped
-	live  int               // admitted or running; what Close waits for
+	jobs map[string]*job
+	keys map[string]*keyed // live jobs by Spec.Key
+	// moved holds the ids that were handed up, from here or to here, and what
+	// they answer once they are in no table: their tags name the first owner.
+	moved map[string]error
+	slots int // taken here and below: admitted, running, or ended but not reaped
+	live  int // admitted or running; what Close waits for
 	// releasing counts the jobs that are dead and still give back what they held.
 	releasing int
 	closing   bool // no more admissions
@@ -36,15 +38,27 @@ func (r *registry) init(cfg Config) {
 	r.maxRunning, r.maxRetained, r.retainFor = cfg.MaxRunning, cfg.MaxRetained, cfg.RetainFor
 	r.jobs = make(map[string]*job)
 	r.keys = make(map[string]*keyed)
+	r.moved = make(map[string]error)
 	r.notices.ready = make(chan struct{}, 1)
 }
 
-// add enters a job. Handing a job up enters it a second time, elsewhere.
-func (r *registry) add(j *job) {
-	r.seq++
-	j.seq = r.seq
-	r.jobs[j.id] = j
+// maxMoved bounds how many ids of jobs that were handed up are known as such.
+const maxMoved = 4096
+
+// note remembers what the id of a job that was handed up answers once it is in
+// no table.
+func (r *registry) note(id string, answer error) {
+	for old := range r.moved {
+		if len(r.moved) < maxMoved {
+			break
+		}
+		delete(r.moved, old)
+	}
+	r.moved[id] = answer
 }
+
+// add enters a job.
+func (r *registry) add(j *job) { r.jobs[j.id] = j }
 
 // ended enters the end of a job, and queues its notice unless somebody is about
 // to tell it.
@@ -53,7 +67,9 @@ func (r *registry) ended(j *job) {
 	r.dropKey(j)
 	r.shelve(j)
 	for _, w := range j.watches {
-		w.flush(j)
+		if !j.told {
+			w.flush(j)
+		}
 	}
 	j.watches = nil
 	if j.waiters == 0 {
@@ -64,7 +80,7 @@ func (r *registry) ended(j *job) {
 // shelve puts an ended job where it belongs, and forgets what that makes too
 // much.
 func (r *registry) shelve(j *job) {
-	if j.refused || j.forgotten {
+	if j.refused || j.forgotten || j.foreground {
 		return
 	}
 	shelf := &r.untold

@@ -93,29 +93,32 @@ func (t Texts) Merge(result json.RawMessage, pending string, notices []Notice) j
 	}
 	w := newWords(t.Rename)
 	members, ok := object(result)
-	if !ok || len(bytes.TrimSpace(result)) == 0 {
+	if !ok || members == nil { // null, or nothing at all
 		result, _ = encodeJSON(map[string]any{"result": resultValue(result)})
-		members = map[string]any{"result": nil}
-	} else if members == nil {
-		result = json.RawMessage("{}")
+		members = nil
 	}
-	all, _ := members["notices"].([]any)
+	all, list := members["notices"].([]any)
+	if old := members["notices"]; old != nil && !list {
+		all = []any{old}
+	}
 	for _, n := range notices {
 		all = append(all, n.view(w))
 	}
+	replaced := []string{"notices"}
 	var more [][]byte
 	if pending != "" {
+		replaced = append(replaced, "pending_summary")
 		more = append(more, jsonMember("pending_summary", readable(pending, 4000)))
 	}
 	if len(all) > 0 {
 		more = append(more, jsonMember("notices", all))
 	}
-	return splice(without(result, members, "notices", "pending_summary"), more)
+	return splice(without(result, members, replaced...), more)
 }
 
 // resultValue is what a result that is no object stands for.
 func resultValue(result json.RawMessage) any {
-	if json.Valid(result) {
+	if json.Valid(result) && depth(result) < 10_000 { // what decoders take, less the object around it
 		return result
 	}
 	return readable(string(result), len(result))
@@ -197,7 +200,7 @@ func FormatJob(s Snapshot, l Log) string {
 	}
 	line("state", "%s", s.Outcome())
 	if s.Err != nil {
-		line("error", "%s", oneLine(s.Err.Error()))
+		line("error", "%s", oneLine(fmt.Sprint(s.Err)))
 	}
 	line("started", "%s, %s ago", s.Started.Format(time.DateTime), shortly(time.Since(s.Started)))
 	line("elapsed", "%s", shortly(s.Elapsed))

@@ -197,9 +197,9 @@ func (d *privateDir) newResultFile(cfg Config) (*resultFile, error) {
 }
 
 // look adds to log what has been written to the file since the last look, and
-// reports whether that was anything. Unless it is urgent it does so at most
-// every lookEvery.
-func (r *resultFile) look(log *RingBuf, urgent bool) (grown bool) {
+// reports whether it was written to, be it over what was there. Unless it is
+// urgent it does so at most every lookEvery.
+func (r *resultFile) look(log *RingBuf, urgent bool) (touched bool) {
 	now := time.Now().UnixNano()
 	if !urgent && now < r.next.Load() || !r.mu.TryLock() {
 		return false
@@ -209,11 +209,12 @@ func (r *resultFile) look(log *RingBuf, urgent bool) (grown bool) {
 		return false
 	}
 	r.next.Store(now + int64(lookEvery))
+	before := r.last
 	if f := r.open(); f != nil {
-		grown = r.join(f, log)
+		touched = r.join(f, log)
 		f.Close()
 	}
-	return grown
+	return touched || before != nil && !before.ModTime().Equal(r.last.ModTime())
 }
 
 // final reads the result, lets the last of it join log, and takes the job's

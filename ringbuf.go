@@ -132,6 +132,9 @@ func (b *RingBuf) attach(t *lineScanner, from int64) {
 		t.feed(piece, off)
 		end = off + span
 	}
+	if end < b.written {
+		t.gap()
+	}
 	if b.frozen {
 		t.end(b.written)
 		return

@@ -24,7 +24,9 @@ const NoDetach time.Duration = -1
 // ctx has no power over it. Other errors are those of [Supervisor.Start].
 //
 // A Run that finds a live job by its [Spec.Key] waits for that one; its ctx
-// then ends the wait only, and the job's result stays to be collected.
+// then ends the wait only, and the job's result stays to be collected. If
+// somebody who found the job, by List or its Key, collects it before Run has
+// answered, Run returns its Snapshot and [ErrCollected].
 func (s *Supervisor) Run(ctx context.Context, spec Spec, grace time.Duration) (Result, error) {
 	j, mine, err := s.begin(ctx, spec, true)
 	if err != nil {
@@ -59,17 +61,37 @@ func (s *Supervisor) awaitGrace(ctx context.Context, j *job, grace time.Duration
 // answerRun decides between answer and notice, in one critical section.
 func (s *Supervisor) answerRun(ctx context.Context, j *job, mine, interrupted bool) (Result, error) {
 	s.mu.Lock()
-	ended := j.ended
-	j.left(ended)
-	s.mu.Unlock()
-	r := s.resultOf(j)
-	if ended && mine {
-		s.mu.Lock()
+	r := Result{Snapshot: j.snapshot(), File: j.end.resultFile}
+	if mine {
+		j.foreground = false
+	} else if !j.ended {
+		j.shared = true
+	}
+	if j.ended && mine && !j.shared {
 		j.owner.reg.forget(j)
-		s.mu.Unlock()
+	}
+	j.left(j.ended)
+	s.mu.Unlock()
+	j.addLogs(&r)
+	// Looked at last: somebody may have collected it while it was being copied.
+	if err := s.keptFromCollector(j, &r); err != nil && !interrupted {
+		return r, err
 	}
 	if interrupted {
 		return r, ctx.Err()
 	}
 	return r, nil
+}
+
+// keptFromCollector returns an error if a collector has taken what r should
+// hold; r is its Snapshot then.
+func (s *Supervisor) keptFromCollector(j *job, r *Result) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !j.collected {
+		return nil
+	}
+	snap := j.snapshot()
+	*r = Result{Snapshot: snap}
+	return &JobError{ID: j.id, Job: &snap, Err: ErrCollected}
 }

@@ -26,13 +26,14 @@ type lineScanner struct {
 // feed scans p, whose first byte has the offset from.
 func (t *lineScanner) feed(p []byte, from int64) {
 	for len(p) > 0 {
-		i := bytes.IndexByte(p[:min(len(p), lineLimit-len(t.line))], '\n')
+		room := lineLimit - len(t.line)
+		i := bytes.IndexByte(p[:min(len(p), room+1)], '\n')
 		switch {
 		case i >= 0:
 			t.test(p[:i], from+int64(i)+1)
 			i++
-		case len(t.line)+len(p) >= lineLimit:
-			i = lineLimit - len(t.line)
+		case len(p) > room:
+			i = room
 			t.test(p[:i], from+int64(i))
 		default:
 			t.line = append(t.line, p...)

@@ -19,13 +19,14 @@ func (s *Supervisor) begin(ctx context.Context, spec Spec, waiting bool) (j *job
 	if err := ctx.Err(); err != nil {
 		return nil, false, err
 	}
+	launched := false // also if the host's code ends the goroutine
 	if spec.Key != "" {
 		holder, keyErr := s.claimKey(ctx, spec.Key, waiting)
 		if holder != nil || keyErr != nil {
 			return holder, false, keyErr
 		}
 		defer func() {
-			if err != nil {
+			if err != nil || !launched {
 				s.releaseKey(spec.Key)
 			}
 		}()
@@ -34,15 +35,20 @@ func (s *Supervisor) begin(ctx context.Context, spec Spec, waiting bool) (j *job
 	if err != nil {
 		return nil, false, err
 	}
+	defer func() {
+		if !launched {
+			s.dismiss()
+		}
+	}()
 	j = newJob(s, id, spec)
 	if waiting {
-		j.waiters = 1
+		j.waiters, j.foreground = 1, true
 	}
 	j.work, err = s.launch(ctx, j, spec)
 	if err != nil {
-		s.dismiss()
 		return nil, false, err
 	}
+	launched = true
 	return j, true, s.register(j)
 }
 
@@ -62,6 +68,9 @@ func (s *Supervisor) admit() (id string, err error) {
 	if s.reg.closing {
 		return "", ErrClosed
 	}
+	if s.memory.left.Load() < s.cfg.OutputMemory/2 {
+		s.top().evict(time.Now())
+	}
 	for o := s; o != nil; o = o.parent {
 		if o.reg.slots >= o.reg.maxRunning {
 			return "", &CapacityError{Running: o.reg.slots, MaxRunning: o.reg.maxRunning, Shared: o != s}
@@ -70,6 +79,23 @@ func (s *Supervisor) admit() (id string, err error) {
 	s.takeSlots(1)
 	s.reg.live++
 	return s.newID(), nil
+}
+
+// top returns the supervisor above all others.
+func (s *Supervisor) top() *Supervisor {
+	for s.parent != nil {
+		s = s.parent
+	}
+	return s
+}
+
+// evict forgets what is too old, here and below, which gives its memory back.
+// It needs mu.
+func (s *Supervisor) evict(now time.Time) {
+	s.reg.evict(now)
+	for c := range s.children {
+		c.evict(now)
+	}
 }
 
 // takeSlots changes the number of slots taken here and above. It needs mu.
@@ -94,6 +120,8 @@ func (s *Supervisor) register(j *job) error {
 	s.mu.Lock()
 	j.refused = s.reg.closing
 	if !j.refused {
+		s.seq++
+		j.seq = s.seq
 		s.reg.add(j)
 		s.reg.setKey(j)
 	}
@@ -112,6 +140,7 @@ func (s *Supervisor) register(j *job) error {
 		j.requestStop(ReasonShutdown)
 		j.hurry()
 		<-j.done
+		j.forgetOutput()
 		return ErrClosed
 	}
 	return nil

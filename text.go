@@ -136,10 +136,13 @@ func (w words) pending() string {
 
 // waited says how a wait over several jobs ended.
 func (w words) waited(r WaitResult, waited time.Duration) string {
-	ended := 0
+	ended, collected := 0, 0
 	for _, s := range r.Jobs {
 		if s.Ended() {
 			ended++
+		}
+		if s.Collected {
+			collected++
 		}
 	}
 	switch {
@@ -149,6 +152,9 @@ func (w words) waited(r WaitResult, waited time.Duration) string {
 		return "No job runs, so there is nothing to wait for."
 	case r.TimedOut:
 		return fmt.Sprintf("%d of %d have ended after a wait of %v; nothing was stopped. Go on and wait again later.", ended, len(r.Jobs), waited)
+	}
+	if collected == ended {
+		return fmt.Sprintf("%d of %d have ended; what they left was handed out before.", ended, len(r.Jobs))
 	}
 	return fmt.Sprintf("%d of %d have ended; %s hands out the result of each.", ended, len(r.Jobs), w[toolCollect])
 }
@@ -258,6 +264,10 @@ func (w words) jobError(err error) string {
 		return fmt.Sprintf("%s ended some time ago and is no longer remembered. If its result still matters, start it again.", id)
 	case errors.Is(err, ErrForeign):
 		return fmt.Sprintf("%s is no job of yours: the id was given to another agent or session. %s shows yours.", id, w[toolList])
+	case errors.Is(err, ErrEnded) && !je.Job.Ended():
+		return fmt.Sprintf("%s has closed its standard input, so it takes no input any more. It goes on; %s shows how it stands.", id, w[toolCheck])
+	case errors.Is(err, ErrEnded) && je.Job.Collected:
+		return fmt.Sprintf("%s has ended (%s), so it takes no input; its result was handed out before.", id, je.Job.Outcome())
 	case errors.Is(err, ErrEnded):
 		return fmt.Sprintf("%s has ended (%s), so it takes no input. %s hands out the result.", id, je.Job.Outcome(), w[toolCollect])
 	case errors.Is(err, ErrNoInput):
@@ -329,7 +339,7 @@ func readable(s string, n int) string {
 	if cut {
 		s = s[:n]
 	}
-	s = Log{Pieces: []Piece{{Data: []byte(s)}}}.Text(TextOptions{}).Body
+	s = Log{Pieces: []Piece{{Data: []byte(s)}}}.Text(TextOptions{Full: true}).Body
 	if cut {
 		s += "…"
 	}
@@ -353,7 +363,10 @@ func (w words) fenceHead() string {
 }
 
 func (w words) taskHead(n Notice) string {
-	if n.Event == EventMatched {
+	switch n.Event {
+	case EventDropped:
+		return "Task: look after your background jobs, of which notices were lost."
+	case EventMatched:
 		return "Task: look at a background job that has printed what was waited for."
 	}
 	return "Task: take up a background job that has ended."
@@ -411,8 +424,11 @@ func (w words) reminded(s Snapshot, running bool) string {
 }
 
 func (w words) discarded(s Snapshot) string {
-	if s.Reason == ReasonCancelled {
+	switch s.Reason {
+	case ReasonCancelled:
 		return fmt.Sprintf("- %s (%s) was stopped.", s.ID, oneLine(s.Tool))
+	case ReasonUnreaped:
+		return fmt.Sprintf("- %s (%s) was told to stop and does not; its result is given up.", s.ID, oneLine(s.Tool))
 	}
 	return fmt.Sprintf("- %s (%s) had ended, %s; its result was thrown away.", s.ID, oneLine(s.Tool), s.Outcome())
 }

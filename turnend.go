@@ -47,8 +47,9 @@ func (s *Supervisor) TurnEnd(ctx context.Context, ids ...string) Reminder {
 	}
 	rem, out := s.strike(func(j *job) bool { return len(ids) == 0 || only[j.id] })
 	if len(out) > 0 {
-		rem.Discarded = s.Reap(ctx, out...)
-		rem.Action = TurnDiscard
+		if rem.Discarded = s.Reap(ctx, out...); len(rem.Discarded) > 0 {
+			rem.Action = TurnDiscard
+		}
 	}
 	return rem
 }

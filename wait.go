@@ -203,6 +203,7 @@ func (w *waiting) wait(ctx context.Context) error {
 		case <-urgent.changed:
 		case <-over:
 			timedOut = true
+			w.testUnfinished()
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-w.began:
