@@ -22,6 +22,9 @@ const (
 	youngAge   = 100 * time.Millisecond
 	narrowSpan = 64
 
+	// mostPause bounds the pause between two walks.
+	mostPause = 20 * time.Millisecond
+
 	// sweepPatience bounds the wait for a sweep. Reading /proc can hang on a
 	// process that the kernel itself is stuck in.
 	sweepPatience = 2 * time.Second
@@ -431,11 +434,24 @@ func (s *sweeper) walk() {
 		if len(batch) == 0 {
 			return
 		}
+		begun := time.Now()
 		readTable().answer(batch, 0)
 		for _, q := range batch {
 			close(q.done)
 		}
+		if s.asked() {
+			// Jobs end one after another: more of them may share the next walk, and
+			// the processor is left to those who end.
+			time.Sleep(min(time.Since(begun), mostPause))
+		}
 	}
+}
+
+// asked reports whether queries wait.
+func (s *sweeper) asked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.waiting) > 0
 }
 
 func (s *sweeper) next() []*query {
