@@ -66,6 +66,8 @@ func (c cell) format(u unit) string {
 
 func formatRatio(r float64) string {
 	switch {
+	case r < .0095:
+		return fmt.Sprintf("%.1g×", r)
 	case r < 9.95:
 		return fmt.Sprintf("%.2f×", r)
 	case r < 99.5:
