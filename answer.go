@@ -3,6 +3,7 @@ package jobs
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -152,7 +153,11 @@ func (a *answer) outcome(s Snapshot) {
 
 // firstFew bounds how many processes an answer names.
 func firstFew(ps []Process) []Process {
-	return ps[:min(len(ps), 20)]
+	few := slices.Clone(ps[:min(len(ps), 20)])
+	for i := range few {
+		few[i].Name = readable(few[i].Name, nameLimit) // a process calls itself as it likes
+	}
+	return few
 }
 
 // logs are what was kept of a job's output.

@@ -3,6 +3,8 @@ package jobs
 import (
 	"bytes"
 	"encoding/json"
+	"strconv"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -51,5 +53,35 @@ func (r ResultFile) blank() bool { return !r.Truncated && len(r.content()) == 0 
 // isJSON reports whether the file held one JSON value and nothing else.
 func (r ResultFile) isJSON() bool {
 	data := r.content()
-	return !r.Truncated && utf8.Valid(data) && json.Valid(data)
+	return !r.Truncated && utf8.Valid(data) && json.Valid(data) && !loneSurrogate(data)
+}
+
+// loneSurrogate reports whether valid JSON holds the escape of half a character,
+// which many readers refuse, with all that is around it.
+func loneSurrogate(text []byte) bool {
+	for {
+		i := bytes.IndexByte(text, '\\')
+		if i < 0 {
+			return false
+		}
+		r, n := escape(text[i:])
+		if utf16.IsSurrogate(r) {
+			low, m := escape(text[i+n:])
+			if utf16.DecodeRune(r, low) == utf8.RuneError {
+				return true
+			}
+			n += m
+		}
+		text = text[i+n:]
+	}
+}
+
+// escape reads the escape that valid JSON begins with: a character that is
+// written as a number, or else 0, and the length of the escape.
+func escape(text []byte) (rune, int) {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return 0, min(2, len(text))
+	}
+	code, _ := strconv.ParseUint(string(text[2:6]), 16, 16)
+	return rune(code), 6
 }

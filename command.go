@@ -199,7 +199,7 @@ func (c command) size() string {
 	}
 	for _, kv := range c.env {
 		key, _, _ := strings.Cut(kv, "=")
-		measure("environment variable "+key, kv)
+		measure("environment variable "+key[:min(len(key), 64)], kv)
 	}
 	return fmt.Sprintf("arguments and environment take %d bytes; the largest is %s with %d; "+
 		"Linux allows 131072 for one and about 2 MiB for all; pass large data through a file", total, name, largest)

@@ -107,7 +107,11 @@ type StartError struct {
 }
 
 func (e *StartError) Error() string {
-	return fmt.Sprintf("jobs: cannot start %q: %v", e.Tool, e.cause())
+	text := fmt.Sprintf("jobs: cannot start %q: %v", e.Tool, e.cause())
+	if len(text) > 4000 {
+		text = text[:2000] + "…" + text[len(text)-1000:]
+	}
+	return text
 }
 
 // cause is the error without what was to be started.

@@ -3,6 +3,7 @@
 package jobs
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -35,3 +36,12 @@ func afterHole(f *os.File, from int64) int64 {
 	}
 	return from
 }
+
+// notADirectory reports whether there is a file, or a circle of links, where a
+// directory should be.
+func notADirectory(err error) bool {
+	return errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
+}
+
+// linksForbidden reports whether a file system has no links.
+func linksForbidden(err error) bool { return errors.Is(err, unix.EPERM) }

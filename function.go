@@ -29,6 +29,8 @@ func (f *function) release(*job) {}
 // outside, so its end counts from when follow has seen it.
 func (f *function) finished() bool { return false }
 
+func (f *function) unread() bool { return false }
+
 func (f *function) follow(j *job) {
 	defer f.cancel()
 	f.result, f.err = f.protected(functionOutput{j})

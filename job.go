@@ -12,6 +12,9 @@ import (
 // up as unreaped and its callers are released.
 const unkillableAfter = 2 * time.Second
 
+// pumpTurn is how long output that waits to be read is given to arrive.
+const pumpTurn = 10 * time.Millisecond
+
 // A job is one job from its admission to its single end.
 type job struct {
 	s          *Supervisor // that started it; owner says whose it is now
@@ -92,6 +95,8 @@ type work interface {
 	stop(j *job) (survivors []Process, stuck bool, err error)
 	// finished reports, without waiting, whether the work has ended.
 	finished() bool
+	// unread reports whether output waits to be read.
+	unread() bool
 	// pid returns the leader's process id, 0 if there is no leader.
 	pid() int
 	// release gives back what the work held. It runs once the end is told, so
@@ -141,7 +146,13 @@ func (j *job) logs() []*RingBuf {
 // looks again when that could be.
 func (j *job) stopIfIdle() {
 	j.lookAtResult(true) // which may have grown unseen
+	// What waits in a pipe was printed: a host that was stopped finds it there
+	// together with the overdue timer.
+	unread := j.work.unread()
 	rest := j.idleAfter - time.Since(j.started) + time.Duration(j.lastOutput.Load())
+	if rest <= 0 && unread {
+		rest = pumpTurn
+	}
 	if rest <= 0 {
 		j.requestStop(ReasonIdle)
 		return

@@ -26,6 +26,7 @@ func (w *fakeWork) stop(*job) ([]Process, bool, error) {
 }
 func (w *fakeWork) release(*job)   { call(w.onRelease) }
 func (w *fakeWork) finished() bool { return false }
+func (w *fakeWork) unread() bool   { return false }
 func (w *fakeWork) pid() int       { return 0 }
 
 func call(f func()) {

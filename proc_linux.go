@@ -50,6 +50,7 @@ func childrenOf(pid int, buf []byte) []procStat {
 func readEnviron(pid int, buf []byte) []byte {
 	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/environ", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
+		noteStarved(err)
 		return append(buf[:0], 0)
 	}
 	defer unix.Close(fd)
@@ -117,6 +118,7 @@ func parseStat(pid int, line []byte) (procStat, bool) {
 func readProc(path string, buf []byte) ([]byte, bool) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
+		noteStarved(err)
 		return nil, false
 	}
 	defer unix.Close(fd)

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -13,6 +14,9 @@ const silence = 200 * time.Millisecond
 // lastBreath is how long processes found after the leader's exit may take to
 // end by themselves before they count as leftovers.
 const lastBreath = 20 * time.Millisecond
+
+// lookAgain is the pause before a look that failed is tried again.
+const lookAgain = 50 * time.Millisecond
 
 // A tree is a started process with all that descends from it, as far as the
 // platform shows it. The leader stays unreaped until reap: as long as that
@@ -32,6 +36,9 @@ type tree interface {
 	look() []Process
 	// lookBelow is a look at the descendants of the leader only, while it lives.
 	lookBelow()
+	// blind reports why the last look may have missed something, nil if it
+	// did not.
+	blind() error
 	// busy reports whether a remembered process is at work: it runs, or it has
 	// input that it has not read yet.
 	busy() bool
@@ -62,6 +69,7 @@ type process struct {
 
 func (p *process) pid() int       { return p.tree.pid() }
 func (p *process) finished() bool { return p.tree.exited() }
+func (p *process) unread() bool   { return p.streams.unread() }
 
 // follow moves what the process prints until nobody can print any more or the
 // leader has exited.
@@ -159,7 +167,7 @@ func (p *process) leftovers(j *job) []Process {
 // nothing the group gets its KILL all the same: it costs one system call, and
 // not every platform can look.
 func (p *process) sweepUp() ([]Process, error) {
-	if p.tree.alone() {
+	if p.tree.alone() && p.tree.blind() == nil {
 		p.tree.kill()
 		return nil, nil
 	}
@@ -180,6 +188,9 @@ func (p *process) stop(j *job) (survivors []Process, stuck bool, err error) {
 	}
 	for p.tree.await(grace) {
 		if p.tree.look(); p.tree.alone() {
+			if p.tree.blind() != nil {
+				break
+			}
 			p.tree.kill() // for platforms that cannot look
 			return nil, false, nil
 		}
@@ -199,8 +210,15 @@ func (p *process) killAll(leader <-chan struct{}) (survivors []Process, stuck bo
 		stuck = leader != nil && !closedBefore(bound, leader)
 		p.tree.await(bound)
 		survivors = p.tree.look()
-		if !stuck && p.tree.alone() {
+		blind := p.tree.blind()
+		if !stuck && p.tree.alone() && blind == nil {
 			return nil, false, nil
+		}
+		if blind != nil {
+			err = cmp.Or(err, blind)
+			pause, cancel := context.WithTimeout(bound, lookAgain)
+			<-pause.Done()
+			cancel()
 		}
 		if bound.Err() != nil {
 			if stuck {

@@ -163,6 +163,8 @@ func (t *bsdTree) look() []Process { return nil }
 
 func (t *bsdTree) lookBelow() {}
 
+func (t *bsdTree) blind() error { return nil }
+
 func (t *bsdTree) busy() bool { return false }
 
 func (t *bsdTree) alone() bool { return true }

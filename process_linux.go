@@ -95,6 +95,7 @@ type linuxTree struct {
 	stolen    atomic.Bool   // somebody else has reaped the leader
 
 	terminated bool
+	overlooked error // why the last look may have missed something
 	members    []*member
 }
 

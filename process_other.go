@@ -20,6 +20,7 @@ type streams struct{}
 func (*streams) follow() bool                 { return true }
 func (*streams) drained(context.Context) bool { return true }
 func (*streams) finish()                      {}
+func (*streams) unread() bool                 { return false }
 func (*streams) close()                       {}
 func (*streams) keep(*keptPipes)              {}
 
@@ -44,3 +45,7 @@ func untouched(string) bool { return false }
 func signalName(n int) string { return strconv.Itoa(n) }
 
 func (Signal) ofLimit() bool { return false }
+
+func notADirectory(error) bool { return false }
+
+func linksForbidden(error) bool { return true }

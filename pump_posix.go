@@ -93,7 +93,13 @@ func pollFirst(f func(uintptr) bool) func(uintptr) bool {
 
 // fill reads once into the log, or into the void when the log is final.
 func (p *pump) fill(fd int) (int, error) {
-	n, err := p.log.readFrom(func(b []byte) (int, error) { return readRetry(fd, b) })
+	n, err := p.log.readFrom(func(b []byte) (int, error) {
+		n, err := readRetry(fd, b)
+		if n > 0 {
+			p.j.lastOutput.Store(int64(time.Since(p.j.started))) // see unread
+		}
+		return n, err
+	})
 	if errors.Is(err, io.ErrClosedPipe) {
 		var void [4096]byte
 		n, err = readRetry(fd, void[:])
@@ -161,6 +167,24 @@ func (s *streams) follow() (ended bool) {
 
 // interrupt makes follow return, as the leader has exited.
 func (s *streams) interrupt() { s.pumps[0].interrupt() }
+
+// unread reports whether a pipe holds something. If it reports false then the
+// time of the last output is that of all that was printed so far.
+func (s *streams) unread() bool {
+	for _, p := range s.pumps {
+		holds := false
+		p.conn.Control(func(fd uintptr) {
+			fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			n, _ := unix.Poll(fds[:], 0)
+			holds = n > 0 && fds[0].Revents&unix.POLLIN != 0
+		})
+		if holds {
+			return true
+		}
+		p.log.settle()
+	}
+	return false
+}
 
 // drained reports whether every pump has seen the end before ctx was done.
 func (s *streams) drained(ctx context.Context) bool {

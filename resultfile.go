@@ -99,12 +99,30 @@ func (d *privateDir) newFile() (names, error) {
 		return n, nil
 	}
 	n, err := d.create(dir)
-	if errors.Is(err, fs.ErrNotExist) {
+	if spoiled(err) {
+		mend(dir)
+		n, err = d.create(dir)
+	}
+	if spoiled(err) {
 		if dir, err = d.use(dir); err == nil {
 			n, err = d.create(dir)
 		}
 	}
 	return n, err
+}
+
+// spoiled reports whether a job has done something to the directory.
+func spoiled(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || notADirectory(err)
+}
+
+// mend makes a directory usable again that a job has locked.
+func mend(dir string) {
+	for _, path := range []string{dir, filepath.Join(dir, toldDir), filepath.Join(dir, linkDir)} {
+		if fi, err := os.Lstat(path); err == nil && fi.IsDir() {
+			os.Chmod(path, 0o700)
+		}
+	}
 }
 
 func (d *privateDir) create(dir string) (names, error) {
@@ -119,7 +137,7 @@ func (d *privateDir) create(dir string) (names, error) {
 	f.Close()
 	n := names{path: freshPath(dir), link: link}
 	err = os.Link(link, n.path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if spoiled(err) && !linksForbidden(err) {
 		os.Remove(link)
 		return names{}, err
 	}

@@ -240,22 +240,27 @@ func (b *RingBuf) giveBack() { b.share.give(b.taken.Swap(0)) }
 // readFrom appends what one call of read puts into the log's own memory, so
 // that nothing is copied twice. read must not wait, and must not touch more of
 // the slice than it fills: the rest holds kept bytes. The first bytes are read
-// apart, as are those of a log that keeps little.
+// apart, as are those for which there is little room in one piece.
 func (b *RingBuf) readFrom(read func([]byte) (int, error)) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.frozen {
 		return 0, io.ErrClosedPipe
 	}
-	if b.written == 0 || b.headRoom() == 0 && b.tailCap < minRead {
-		apart := make([]byte, minRead)
-		n, err := read(apart)
+	// A pipe in packet mode loses what of a packet the read has no room for.
+	var space []byte
+	if b.written > 0 && (b.headRoom() > 0 || b.tailCap >= minRead) {
+		space = b.space(1)
+	}
+	if len(space) < minRead {
+		apart := apartPool.Get().(*[minRead]byte)
+		defer apartPool.Put(apart)
+		n, err := read(apart[:])
 		if n > 0 {
 			b.write(apart[:n])
 		}
 		return n, err
 	}
-	space := b.space(1)
 	n, err := read(space)
 	if n > 0 {
 		b.commit(n)
@@ -264,9 +269,17 @@ func (b *RingBuf) readFrom(read func([]byte) (int, error)) (int, error) {
 	return n, err
 }
 
-// minRead is the least that is asked for at once, save at the very beginning
-// and where the ring wraps.
+// minRead is the least that is asked for at once: what a packet of a pipe holds
+// at most.
 const minRead = 4096
+
+var apartPool = sync.Pool{New: func() any { return new([minRead]byte) }}
+
+// settle waits until a read that is under way has been written.
+func (b *RingBuf) settle() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+}
 
 // The methods below need mu.
 

@@ -3,11 +3,13 @@ package jobs
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -44,6 +46,7 @@ func newMember(st procStat, grouped bool) *member {
 	if pidfdWorks() {
 		fd, err := unix.PidfdOpen(st.pid, 0)
 		if err != nil {
+			noteStarved(err)
 			return nil
 		}
 		unix.SetNonblock(fd, true)
@@ -154,9 +157,12 @@ func (t *linuxTree) look() []Process {
 	if !procUsable() {
 		return nil
 	}
+	before := starved.Load()
+	t.overlooked = nil
 	for pinned := t.pinned(); ; pinned = false {
 		q := t.query(pinned)
 		if !t.lookNarrow(q) && !t.host.sweeper.ask(q) {
+			t.overlooked = errors.New("reading /proc takes too long")
 			break
 		}
 		// Had the leader been reaped by somebody else meanwhile, its number may
@@ -167,7 +173,29 @@ func (t *linuxTree) look() []Process {
 		t.remember(q)
 		break
 	}
-	return t.known()
+	names := t.known()
+	if starved.Load() != before {
+		t.overlooked = unix.EMFILE
+	}
+	return names
+}
+
+// blind reports why the last look may have overlooked processes.
+func (t *linuxTree) blind() error {
+	if t.overlooked == nil {
+		return nil
+	}
+	return fmt.Errorf("processes outside the group may live on: %w", t.overlooked)
+}
+
+// starved counts how often something could not be looked at for want of a
+// descriptor.
+var starved atomic.Int64
+
+func noteStarved(err error) {
+	if err == unix.EMFILE || err == unix.ENFILE || errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		starved.Add(1)
+	}
 }
 
 // lookBelow finds the descendants of a leader that lives. Some of them nothing
@@ -277,7 +305,11 @@ func (t *linuxTree) known() []Process {
 	defer files.enter()()
 	var names []Process
 	t.members = slices.DeleteFunc(t.members, func(m *member) bool {
+		before := starved.Load()
 		st, ok := m.now()
+		if !ok && starved.Load() != before {
+			return false // nobody can tell
+		}
 		if !ok || st.dead() {
 			m.reapIfOurs()
 			m.close()
@@ -450,6 +482,7 @@ func readTable() procTable {
 	table := make(procTable)
 	dir, err := os.Open("/proc")
 	if err != nil {
+		noteStarved(err)
 		return table
 	}
 	defer dir.Close()

@@ -110,6 +110,8 @@ func (w words) stopped(s Snapshot) string {
 		return "It was told to stop, but the processes named in survivors could not be killed."
 	case s.Reason == ReasonUnreaped:
 		return "It was told to stop and does not; it keeps its place until it ends. Go on without it."
+	case s.State == Cancelled && s.Err != nil:
+		return "Stopped, but it could not be seen whether all of its processes are gone: " + readable(fmt.Sprint(s.Err), 400)
 	case s.State == Cancelled:
 		return "Stopped; none of its processes is left."
 	}
