@@ -310,10 +310,11 @@ func (a *answer) shrink() bool {
 
 // A lookState is what the model saw when it last looked at a job.
 type lookState struct {
-	state State
-	total int64
-	seen  bool
-	same  int // looks in a row that showed nothing new
+	state   State
+	total   int64
+	waiting bool // for input
+	seen    bool
+	same    int // looks in a row that showed nothing new
 }
 
 // nextCheck suggests after how many seconds to look again: longer and longer
@@ -334,8 +335,8 @@ func (s *Supervisor) look(id string) (Snapshot, lookState, error) {
 	defer s.mu.Unlock()
 	snap := j.snapshot()
 	snap.WaitingForInput = waiting && !snap.Ended()
-	now := lookState{state: snap.State, total: snap.OutputTotal + snap.StderrTotal, seen: true}
-	if was := j.looked; was.seen && was.state == now.state && was.total == now.total {
+	now := lookState{state: snap.State, total: snap.OutputTotal + snap.StderrTotal, waiting: snap.WaitingForInput, seen: true}
+	if was := j.looked; was.seen && was.state == now.state && was.total == now.total && was.waiting == now.waiting {
 		now.same = was.same + 1
 	}
 	j.looked = now

@@ -10,11 +10,19 @@ type budget struct {
 // take takes n bytes, or reports false if there are not as many left. With
 // force it takes them all the same.
 func (b *budget) take(n int64, force bool) bool {
-	if b == nil || b.left.Add(-n) >= 0 || force {
+	if b == nil {
 		return true
 	}
-	b.left.Add(n)
-	return false
+	// Not subtracted first and given back: meanwhile others would find too little.
+	for {
+		left := b.left.Load()
+		if left < n && !force {
+			return false
+		}
+		if b.left.CompareAndSwap(left, left-n) {
+			return true
+		}
+	}
 }
 
 func (b *budget) give(n int64) {

@@ -70,6 +70,14 @@ func (c *command) limit(l Limits) error {
 	if err == nil && isPlainText(path) {
 		err = syscall.ENOEXEC // which the shell would take for a script of its own
 	}
+	if interpreter := shebang(path); err == nil && interpreter != "" {
+		if !filepath.IsAbs(interpreter) {
+			interpreter = filepath.Join(c.dir, interpreter)
+		}
+		if fi, err = os.Stat(interpreter); err == nil {
+			err = executable(interpreter, fi)
+		}
+	}
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
 		return c.explain(errno)

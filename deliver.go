@@ -133,7 +133,7 @@ func (s *Supervisor) settleClaim(done bool) {
 	}
 	var back []queued
 	for _, q := range claimed {
-		if n.dropped += q.Dropped; q.job != nil {
+		if n.dropped += q.Dropped; q.Event != EventDropped {
 			back = append(back, q)
 		}
 	}

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -62,7 +63,8 @@ func matches(name string, patterns []string) bool {
 // and is fit to be shown to the model.
 func ModelEnv(vars map[string]string) ([]string, error) {
 	env := make([]string, 0, len(vars))
-	for name, value := range vars {
+	for _, name := range slices.Sorted(maps.Keys(vars)) {
+		value := vars[name]
 		kv := name + "=" + value
 		if checkEnvEntry(kv) != nil || !plainName(name) && !matches(strings.ToUpper(name), loaderEnv) {
 			return nil, fmt.Errorf("the environment variable %q cannot be set: a name must be letters, digits and underscores, and a value must hold no NUL", readable(name, 64))
@@ -72,7 +74,6 @@ func ModelEnv(vars map[string]string) ([]string, error) {
 		}
 		env = append(env, kv)
 	}
-	slices.Sort(env)
 	return env, nil
 }
 

@@ -87,7 +87,7 @@ func TestAFilterThatPanicsRefusesTheStart(t *testing.T) {
 		_, err := s.Start(testContext(t), bash("true"))
 		var se *jobs.StartError
 		require.ErrorAs(t, err, &se)
-		require.Equal(t, jobs.StageWrap, se.Stage)
+		require.Equal(t, jobs.StageEnv, se.Stage)
 		require.ErrorContains(t, err, "no such name")
 		require.NotContains(t, err.Error(), "s3cret")
 	}

@@ -14,7 +14,8 @@ var (
 	// ErrNotFound too.
 	ErrForeign = fmt.Errorf("%w of this owner", ErrNotFound)
 	// ErrExpired means that the job ended and has been forgotten since, by
-	// [Config.MaxRetained] or [Config.RetainFor], or was reaped.
+	// [Config.MaxRetained] or [Config.RetainFor]; or it was reaped, reset or
+	// discarded, or a Run has answered all there was to it.
 	ErrExpired = errors.New("jobs: job ended and is no longer remembered")
 	// ErrCollected means that the result was handed out before.
 	ErrCollected = errors.New("jobs: result already collected")
@@ -85,7 +86,8 @@ type Stage string
 // The stages of a start, in order.
 const (
 	StageSpec Stage = "spec"              // the Spec is not valid
-	StageWrap Stage = "wrapper"           // Config.Wrap or Config.EnvFilter
+	StageWrap Stage = "wrapper"           // Config.Wrap
+	StageEnv  Stage = "environment"       // Config.EnvFilter
 	StageFile Stage = "result file"       // the private directory or the result file
 	StageDir  Stage = "working directory" // Spec.Dir
 	StagePath Stage = "program"           // finding and executing Argv[0]

@@ -16,6 +16,7 @@ type exits struct {
 	fd      int
 	waits   map[int32]func() // by pidfd
 	closing bool
+	broken  bool          // it can watch nothing any more
 	ended   chan struct{} // closed when the goroutine has ended
 }
 
@@ -24,6 +25,9 @@ type exits struct {
 func (x *exits) watch(pidfd int, exited func()) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.broken {
+		return unix.ENOSYS
+	}
 	if x.epoll == nil {
 		if err := x.open(); err != nil {
 			return err
@@ -66,7 +70,8 @@ func (x *exits) run(epoll *os.File, ended chan struct{}) {
 			return n > 0
 		})
 		if err != nil {
-			return // closed
+			x.waitEach()
+			return
 		}
 		for _, e := range events[:n] {
 			if exited := x.take(e.Fd); exited != nil {
@@ -77,6 +82,21 @@ func (x *exits) run(epoll *os.File, ended chan struct{}) {
 			return
 		}
 	}
+}
+
+// waitEach gives every exit that is waited for a thread of its own, since the
+// descriptor cannot be polled; unless it was only closed.
+func (x *exits) waitEach() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.broken = true
+	for pidfd, exited := range x.waits {
+		go func() {
+			waitidRetry(unix.P_PIDFD, int(pidfd), nil, unix.WEXITED|unix.WNOWAIT)
+			exited()
+		}()
+	}
+	clear(x.waits)
 }
 
 func (x *exits) take(pidfd int32) func() {

@@ -77,7 +77,7 @@ func (f *function) protected(out io.Writer) (result ResultFile, err error) {
 // Nothing can force it.
 func (f *function) stop(j *job) (survivors []Process, stuck bool, err error) {
 	f.cancel()
-	grace, cancel := context.WithTimeout(j.hurried, j.s.cfg.KillGrace)
+	grace, cancel := context.WithTimeout(j.hurried, j.cfg.KillGrace)
 	defer cancel()
 	if closedBefore(grace, j.exited) {
 		return nil, false, nil

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -49,25 +50,27 @@ func (s *Supervisor) Input(id string) (io.WriteCloser, error) {
 	return j.input, nil
 }
 
-func (p *inputPipe) Write(b []byte) (int, error) { return p.write(b, time.Time{}) }
+func (p *inputPipe) Write(b []byte) (int, error) { return p.write(context.Background(), b) }
 
-// write is Write, given up at a deadline, if there is one, with
-// [os.ErrDeadlineExceeded]. What several callers write does not mix.
-func (p *inputPipe) write(b []byte, deadline time.Time) (int, error) {
-	var late <-chan time.Time
-	if !deadline.IsZero() {
-		timer := time.NewTimer(time.Until(deadline))
-		defer timer.Stop()
-		late = timer.C
-	}
+// write is Write, given up with [os.ErrDeadlineExceeded] when ctx is done. What
+// several callers write does not mix.
+func (p *inputPipe) write(ctx context.Context, b []byte) (int, error) {
 	select {
 	case p.turn <- struct{}{}:
 		defer func() { <-p.turn }()
-	case <-late:
+	case <-ctx.Done():
 		return 0, os.ErrDeadlineExceeded
 	}
-	p.w.SetWriteDeadline(deadline)
+	p.w.SetWriteDeadline(time.Time{})
+	fired := make(chan struct{})
+	interrupt := context.AfterFunc(ctx, func() {
+		defer close(fired)
+		p.w.SetWriteDeadline(time.Unix(1, 0))
+	})
 	n, err := p.w.Write(b)
+	if !interrupt() {
+		<-fired // or the next writer would be interrupted
+	}
 	p.given.Store(int64(time.Since(p.j.started)))
 	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, err

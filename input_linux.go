@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -27,6 +28,7 @@ func (p *inputPipe) awaited() bool {
 	if controlErr != nil || err != nil || rest > 0 {
 		return false
 	}
+	pipe := fmt.Sprintf("pipe:[%d]", st.Ino)
 	names, err := os.ReadDir("/proc")
 	if err != nil {
 		return false
@@ -35,9 +37,11 @@ func (p *inputPipe) awaited() bool {
 		if _, err := strconv.Atoi(e.Name()); err != nil {
 			return false
 		}
-		var in unix.Stat_t
 		dir := "/proc/" + e.Name()
-		return unix.Stat(dir+"/fd/0", &in) == nil && in.Ino == st.Ino && in.Dev == st.Dev && blockedOnInput(dir)
+		// Not a stat, which follows the link: it would hang where some process of
+		// the machine reads from a file system that does not answer.
+		in, err := os.Readlink(dir + "/fd/0")
+		return err == nil && in == pipe && blockedOnInput(dir)
 	})
 }
 

@@ -17,7 +17,8 @@ const pumpTurn = 10 * time.Millisecond
 
 // A job is one job from its admission to its single end.
 type job struct {
-	s          *Supervisor // that started it; owner says whose it is now
+	s          *shared // not its first owner, which it would keep in memory once handed up
+	cfg        *Config
 	id         string
 	seq        int
 	tool       string
@@ -69,7 +70,7 @@ type job struct {
 	told       bool // the end has been told
 	queued     bool // the end waits to be told as a notice
 	foreground bool // a Run that may leave nothing of it has not answered yet
-	shared     bool // others found it by its key and hold its id
+	found      bool // others found it by its key and hold its id
 	refused    bool // the start was refused while the work had begun
 	collected  bool
 	dismissed  bool       // it was cancelled, and the one who did that has the result
@@ -167,8 +168,8 @@ func (j *job) stopIfIdle() {
 // lookAtResult lets what has been written to the result file join the output,
 // unless that was done a moment ago and it is not urgent.
 func (j *job) lookAtResult(urgent bool) {
-	if j.result != nil && j.result.look(j.out, urgent) {
-		j.lastOutput.Store(int64(time.Since(j.started)))
+	if j.result != nil {
+		j.result.look(j.out, urgent)
 	}
 }
 
@@ -422,12 +423,12 @@ func (s *Supervisor) find(id string) (*job, error) {
 }
 
 // jobError returns err about j, with its Snapshot.
-func (s *Supervisor) jobError(j *job, err error) error {
+func (s *shared) jobError(j *job, err error) error {
 	snap := s.snapshotOf(j)
 	return &JobError{ID: j.id, Job: &snap, Err: err}
 }
 
-func (s *Supervisor) snapshotOf(j *job) Snapshot {
+func (s *shared) snapshotOf(j *job) Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return j.snapshot()
@@ -508,10 +509,13 @@ func (s *Supervisor) awaitIdle() {
 	}
 }
 
+// noteTime records that the job has just written something.
+func (j *job) noteTime() { j.lastOutput.Store(int64(time.Since(j.started))) }
+
 // noteOutput records that the job has just written n bytes, and asks for its
 // end if that was more than it may write.
 func (j *job) noteOutput(n int) {
-	j.lastOutput.Store(int64(time.Since(j.started)))
+	j.noteTime()
 	before := j.written.Add(int64(n)) - int64(n)
 	if j.limit > 0 && before <= j.limit && before+int64(n) > j.limit {
 		j.requestStop(ReasonOutputLimit)

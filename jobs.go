@@ -120,13 +120,13 @@ type Config struct {
 	// Defaults to 4 KiB. Negative keeps no beginning.
 	HeadBytes int
 
-	// KillOverMemory makes a job whose output finds no room in OutputMemory stop
-	// with [ReasonOutputLimit], instead of keeping less of it.
-	KillOverMemory bool
-
 	// KillGrace is how long a job's processes have between SIGTERM and
 	// SIGKILL. Defaults to 5 seconds.
 	KillGrace time.Duration
+
+	// KillOverMemory makes a job whose output finds no room in OutputMemory stop
+	// with [ReasonOutputLimit], instead of keeping less of it.
+	KillOverMemory bool
 
 	// MaxRetained is how many finished jobs are remembered, collected or not.
 	// Past it the oldest is forgotten: collected ones first, then those whose
@@ -141,7 +141,8 @@ type Config struct {
 	// OutputMemory bounds the memory that the kept output of all jobs takes
 	// together, finished ones included. Where it is used up a log keeps what it
 	// holds and less of what is to come, but always its last 4 KiB; what it
-	// drops is counted as ever. Defaults to 256 MiB. Negative means no bound.
+	// drops is counted as ever. What a forgotten job or a closed child kept counts
+	// no more. Defaults to 256 MiB. Negative means no bound.
 	OutputMemory int64
 
 	// ResultBytes is how much of the end of a result file is read. Defaults to
@@ -284,7 +285,7 @@ const EnvJob = "AGENT_JOB_ID"
 // [Supervisor.Child]; all methods are safe for concurrent use.
 type Supervisor struct {
 	*shared
-	cfg    Config
+	cfg    *Config
 	name   string
 	number int         // among the supervisors of the tree, the top is 1
 	parent *Supervisor // nil at the top
@@ -334,12 +335,12 @@ func New(cfg Config) (*Supervisor, error) {
 	}
 	rand.Read(sh.idKey[:]) // never fails
 	sh.memory.left.Store(cfg.OutputMemory)
-	s := newSupervisor(sh, cfg)
+	s := newSupervisor(sh, &cfg)
 	s.number = 1
 	return s, nil
 }
 
-func newSupervisor(sh *shared, cfg Config) *Supervisor {
+func newSupervisor(sh *shared, cfg *Config) *Supervisor {
 	s := &Supervisor{shared: sh, cfg: cfg, closed: make(chan struct{}), delivery: make(chan struct{}, 1)}
 	s.idle.L = &s.mu
 	s.reg.init(cfg)

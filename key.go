@@ -55,7 +55,7 @@ func (s *Supervisor) keyHolder(key string, waiting bool) (j *job, starting <-cha
 		j.waiters++
 	default:
 		j = k.job
-		j.shared = true
+		j.found = true
 	}
 	return j, nil
 }

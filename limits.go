@@ -7,8 +7,9 @@ import (
 
 // Limits are what the system lets each process of a job take. A field that is 0
 // sets no limit. A process inherits the limits of the host where those are
-// lower. They are set by a small sh that then becomes the program; they are not
-// for function jobs.
+// lower. They are set by a small sh that then becomes the program; one that the
+// system does not know, as Memory on macOS, is not set. They are not for function
+// jobs.
 type Limits struct {
 	// CPU is processor time, in whole seconds; a process that takes more gets
 	// SIGXCPU, and SIGKILL two seconds later. The job then ends with
@@ -27,9 +28,12 @@ type Limits struct {
 
 // fault says what is wrong with the limits, "" if nothing is.
 func (l Limits) fault() string {
-	for name, v := range map[string]int64{"CPU": int64(l.CPU), "FileSize": l.FileSize, "OpenFiles": int64(l.OpenFiles), "Memory": l.Memory} {
-		if v < 0 {
-			return "Limits." + name + " is negative"
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{{"CPU", int64(l.CPU)}, {"FileSize", l.FileSize}, {"OpenFiles", int64(l.OpenFiles)}, {"Memory", l.Memory}} {
+		if f.value < 0 {
+			return "Limits." + f.name + " is negative"
 		}
 	}
 	switch {

@@ -277,7 +277,7 @@ func (h *hammer) strike(ctx context.Context) {
 			h.see(s.Reap(ctx, id, h.pick())...)
 		}
 	case 14:
-		rem := s.TurnEnd(ctx, id, h.pick())
+		rem := s.TurnEndOf(ctx, id, h.pick())
 		h.see(rem.Running...)
 		h.see(rem.Uncollected...)
 		h.see(rem.Discarded...)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// maxNotices bounds the queue of notices. Past it the oldest is dropped, and
-// how many were is told.
+// maxNotices bounds the queue of notices. Past it the oldest line that is
+// watched for is dropped, or else the oldest end, and how many were is told.
 const maxNotices = 1024
 
 // Events of a [Notice].
@@ -25,7 +25,8 @@ const (
 // it never holds output.
 //
 // The end of a job is told once: by the answer of a Collect, Cancel, Run, Wait,
-// Reap or Close that waited for it or found it ended; otherwise by its Notice.
+// Reap, Reset, TurnEnd or Close that waited for it or found it ended; otherwise
+// by its Notice.
 // Check, Output and List do not count as telling.
 type Notice struct {
 	Event  string
@@ -125,14 +126,15 @@ func (s *Supervisor) Ready() <-chan struct{} {
 	return s.reg.notices.ready
 }
 
-// A queued notice is one that nobody has seen, about job unless that is nil.
+// A queued notice is one that nobody has seen, about job; that is nil once the
+// job is forgotten, so that its output is not kept for the notice's sake.
 type queued struct {
 	Notice
 	job *job
 }
 
 // end reports whether it tells a job's end.
-func (q queued) end() bool { return q.job != nil && q.Event != EventMatched }
+func (q queued) end() bool { return q.Event != EventMatched && q.Event != EventDropped }
 
 func plain(qs []queued) []Notice {
 	if len(qs) == 0 {
@@ -148,7 +150,7 @@ func plain(qs []queued) []Notice {
 // told records that ends have been told. It needs Supervisor.mu.
 func told(qs []queued) {
 	for _, q := range qs {
-		if q.end() {
+		if q.end() && q.job != nil {
 			q.job.queued, q.job.told = false, true
 			q.job.owner.reg.shelve(q.job)
 		}
@@ -193,10 +195,34 @@ func (j *job) notice(event string) Notice {
 // withdraw takes back the notices of a job whose end is being told otherwise.
 func (r *registry) withdraw(j *job) {
 	n := &r.notices
-	about := func(q queued) bool { return q.job == j }
+	about := func(q queued) bool { return q.ID == j.id }
 	n.queue = slices.DeleteFunc(n.queue, about)
 	n.claimed = slices.DeleteFunc(n.claimed, about)
 	j.queued = false
+	n.settle()
+}
+
+// unpin lets go of a job that is forgotten. Its notices stay.
+func (n *notices) unpin(j *job) {
+	for _, qs := range [][]queued{n.queue, n.claimed} {
+		for i := range qs {
+			if qs[i].job == j {
+				qs[i].job = nil
+			}
+		}
+	}
+}
+
+// move gives the notices about a job to the queue of its new owner. Those that a
+// Deliver has in hand stay.
+func (n *notices) move(j *job, to *notices) {
+	about := func(q queued) bool { return q.job == j }
+	for _, q := range n.queue {
+		if about(q) {
+			to.add(q)
+		}
+	}
+	n.queue = slices.DeleteFunc(n.queue, about)
 	n.settle()
 }
 

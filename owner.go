@@ -49,7 +49,8 @@ type ChildConfig struct {
 // Child returns a supervisor for one owner of jobs, such as a session, a chat
 // or a sub-agent. It has ids, capacity, notices and retention of its own, below
 // the ceiling of s, and everything else of s. Neither sees the other's jobs: an
-// id of one gives [ErrForeign] in the other.
+// id of one gives [ErrForeign] in the other. A supervisor keeps its children,
+// with all that they remember, until they are closed.
 //
 // Closing a child ends its jobs, each by its [Spec.OnOwnerEnd]. Closing s
 // closes its children first. Children can have children.
@@ -60,12 +61,12 @@ func (s *Supervisor) Child(cc ChildConfig) (*Supervisor, error) {
 	if cc.MaxRunning < 0 || cc.MaxRetained < 0 || cc.RetainFor < 0 {
 		return nil, fmt.Errorf("jobs: ChildConfig has a negative value; leave it 0 for the parent's")
 	}
-	cfg := s.cfg
+	cfg := *s.cfg
 	cfg.Disabled = cfg.Disabled || cc.Disabled
 	cfg.MaxRunning = cmp.Or(cc.MaxRunning, cfg.MaxRunning)
 	cfg.MaxRetained = cmp.Or(cc.MaxRetained, cfg.MaxRetained)
 	cfg.RetainFor = cmp.Or(cc.RetainFor, cfg.RetainFor)
-	c := newSupervisor(s.shared, cfg)
+	c := newSupervisor(s.shared, &cfg)
 	c.parent, c.name = s, cc.Name
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,6 +236,7 @@ func (s *Supervisor) handUp(j *job) (snap Snapshot, ok bool) {
 	s.parent.reg.note(j.id, ErrExpired)
 	s.reg.note(j.id, ErrForeign)
 	s.reg.dropKey(j)
+	s.reg.notices.move(j, &s.parent.reg.notices)
 	return j.snapshot(), true
 }
 
@@ -293,14 +295,23 @@ func (s *Supervisor) leftUndone(stopped []*job) Report {
 	// is none of Close's.
 	stopped = slices.DeleteFunc(stopped, func(j *job) bool { return !j.cause.byClose() })
 	rep := Report{Stopped: snapshots(stopped)}
+	told := setOf(stopped)
 	left := s.reg.selectJobs(func(j *job) bool {
-		return j.owner == s && j.ended && !j.collected && !j.dismissed && j.endState != Lost && !slices.Contains(stopped, j)
+		return j.ended && !j.collected && !j.dismissed && j.endState != Lost && !told[j]
 	})
 	rep.Uncollected = snapshots(left)
 	for _, j := range left {
 		j.tell()
 	}
 	return rep
+}
+
+func setOf[T comparable](list []T) map[T]bool {
+	set := make(map[T]bool, len(list))
+	for _, v := range list {
+		set[v] = true
+	}
+	return set
 }
 
 // byClose reports whether a job that ended for r was ended by a Close.
@@ -317,7 +328,8 @@ func (r Reason) byClose() bool {
 // When ctx is done the processes are killed at once. Reap still waits for their
 // deaths.
 func (s *Supervisor) Reap(ctx context.Context, ids ...string) []Snapshot {
-	snaps, _ := s.reap(ctx, func(j *job) bool { return slices.Contains(ids, j.id) })
+	wanted := setOf(ids)
+	snaps, _ := s.reap(ctx, func(j *job) bool { return wanted[j.id] })
 	return snaps
 }
 
@@ -337,15 +349,15 @@ func (s *Supervisor) Reset(ctx context.Context) Report {
 // reap also reports what it stopped and what it found uncollected.
 func (s *Supervisor) reap(ctx context.Context, want func(*job) bool) (all []Snapshot, report Report) {
 	s.mu.Lock()
-	picked := s.reg.selectJobs(func(j *job) bool { return !j.collected && j.owner == s && want(j) })
-	var running, dismissed []*job
+	picked := s.reg.selectJobs(func(j *job) bool { return !j.collected && want(j) })
+	running, dismissed := make(map[*job]bool), make(map[*job]bool)
 	for _, j := range picked {
 		j.waiters++ // they are told by what reap returns
 		switch {
 		case !j.ended:
-			running = append(running, j)
+			running[j] = true
 		case j.dismissed:
-			dismissed = append(dismissed, j)
+			dismissed[j] = true
 		}
 	}
 	s.mu.Unlock()
@@ -369,8 +381,8 @@ func (s *Supervisor) reap(ctx context.Context, want func(*job) bool) (all []Snap
 		snap := j.snapshot()
 		all = append(all, snap)
 		switch {
-		case slices.Contains(dismissed, j):
-		case slices.Contains(running, j) && snap.Reason.byReap():
+		case dismissed[j]:
+		case running[j] && snap.Reason.byReap():
 			report.Stopped = append(report.Stopped, snap)
 		default:
 			report.Uncollected = append(report.Uncollected, snap)

@@ -113,7 +113,7 @@ func TestOwnersDoNotReachEachOthersJobsByAnyVerb(t *testing.T) {
 				}
 			}
 			require.Empty(t, other.Reap(testContext(t), id))
-			require.Empty(t, other.TurnEnd(testContext(t), id))
+			require.Empty(t, other.TurnEndOf(testContext(t), id))
 			other.SetPending("somebody asks")
 			require.NotContains(t, ids(other.List().Jobs), id)
 			other.SetPending("")

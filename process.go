@@ -3,6 +3,7 @@ package jobs
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 )
 
@@ -14,6 +15,9 @@ const silence = 200 * time.Millisecond
 // lastBreath is how long processes found after the leader's exit may take to
 // end by themselves before they count as leftovers.
 const lastBreath = 20 * time.Millisecond
+
+// errUnseen means that the end of all processes of a job is not proved.
+var errUnseen = errors.New("processes outside the group may live on")
 
 // lookAgain is the pause before a look that failed is tried again.
 const lookAgain = 50 * time.Millisecond
@@ -130,7 +134,7 @@ func (p *process) release(j *job) {
 // could still write to it, until the drain grace is over, or until nobody may
 // wait any more.
 func (p *process) drain(j *job) {
-	limit, cancel := context.WithTimeout(j.hurried, j.s.cfg.DrainGrace)
+	limit, cancel := context.WithTimeout(j.hurried, j.cfg.DrainGrace)
 	defer cancel()
 	exit := time.Since(j.started)
 	for rest := silence; rest > 0 && limit.Err() == nil; {
@@ -179,7 +183,7 @@ func (p *process) sweepUp() ([]Process, error) {
 // The grace belongs to the tree, so it goes on after the leader's exit while
 // any process of the job lives.
 func (p *process) stop(j *job) (survivors []Process, stuck bool, err error) {
-	grace, cancel := context.WithTimeout(j.hurried, j.s.cfg.KillGrace)
+	grace, cancel := context.WithTimeout(j.hurried, j.cfg.KillGrace)
 	defer cancel()
 	p.tree.lookBelow() // some strays are known only by their parent, while it lives
 	p.tree.terminate()

@@ -41,7 +41,9 @@ type host struct {
 	mu    sync.Mutex // guards the fields below
 	kq    int        // valid while waits is not nil
 	waits map[int]func()
-	gone  chan struct{} // closed when the goroutine has ended
+	// closing makes the goroutine end with the last exit.
+	closing bool
+	gone    chan struct{} // closed when the goroutine has ended
 }
 
 // close ends the goroutine, unless there are jobs that were let go: they are to
@@ -49,6 +51,7 @@ type host struct {
 func (h *host) close() {
 	h.null.close()
 	h.mu.Lock()
+	h.closing = true
 	if len(h.waits) > 0 {
 		h.mu.Unlock()
 		return
@@ -108,6 +111,12 @@ func (h *host) deliver(kq int, gone chan struct{}) {
 				delete(h.waits, pid)
 				exited()
 			}
+		}
+		if h.closing && h.waits != nil && len(h.waits) == 0 {
+			h.waits = nil
+			unix.Close(kq)
+			h.mu.Unlock()
+			return
 		}
 		h.mu.Unlock()
 	}

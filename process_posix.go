@@ -15,17 +15,18 @@ import (
 // fork. On an error nothing of it stays.
 func startProcess(ctx context.Context, j *job, spec Spec) (_ work, err error) {
 	c := command{tool: j.tool, dir: spec.Dir}
-	if c.argv, err = j.s.cfg.wrapped(spec.Argv); err != nil {
+	if c.argv, err = j.cfg.wrapped(spec.Argv); err != nil {
 		return nil, c.fail(StageWrap, err, "")
 	}
-	base, err := j.s.cfg.hostEnv()
+	base, err := j.cfg.hostEnv()
 	if err != nil {
-		return nil, c.fail(StageWrap, err, "")
+		return nil, c.fail(StageEnv, err, "")
 	}
-	j.result, err = j.s.dir.newResultFile(j.s.cfg)
+	j.result, err = j.s.dir.newResultFile(*j.cfg)
 	if err != nil {
 		return nil, c.explain(err)
 	}
+	j.result.touched = j.noteTime
 	defer func() {
 		if err != nil {
 			j.result.unlink()

@@ -96,7 +96,7 @@ func (p *pump) fill(fd int) (int, error) {
 	n, err := p.log.readFrom(func(b []byte) (int, error) {
 		n, err := readRetry(fd, b)
 		if n > 0 {
-			p.j.lastOutput.Store(int64(time.Since(p.j.started))) // see unread
+			p.j.noteTime() // see unread
 		}
 		return n, err
 	})

@@ -34,7 +34,7 @@ type registry struct {
 	notices notices
 }
 
-func (r *registry) init(cfg Config) {
+func (r *registry) init(cfg *Config) {
 	r.maxRunning, r.maxRetained, r.retainFor = cfg.MaxRunning, cfg.MaxRetained, cfg.RetainFor
 	r.jobs = make(map[string]*job)
 	r.keys = make(map[string]*keyed)
@@ -140,6 +140,7 @@ func (r *registry) forget(j *job) {
 	j.forgotten = true
 	delete(r.jobs, j.id)
 	j.forgetOutput()
+	r.notices.unpin(j)
 }
 
 // running returns the jobs that have not ended, in order of start.

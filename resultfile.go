@@ -199,10 +199,11 @@ type resultFile struct {
 	next atomic.Int64 // when a look may read again, as Unix nanoseconds
 	// mu guards the fields below. It is held while a regular file is read; a
 	// look that finds it taken goes on without.
-	mu   sync.Mutex
-	last fs.FileInfo // of the file last read
-	off  int64       // how much of it has joined the output
-	over bool        // final has been called
+	mu      sync.Mutex
+	touched func()      // called when it was written to, be it over what was there
+	last    fs.FileInfo // of the file last read
+	off     int64       // how much of it has joined the output
+	over    bool        // final has been called
 }
 
 // newResultFile makes the file of a new job.
@@ -214,25 +215,30 @@ func (d *privateDir) newResultFile(cfg Config) (*resultFile, error) {
 	return &resultFile{names: n, dir: d, limit: cfg.ResultFileLimit, keep: cfg.ResultBytes}, nil
 }
 
-// look adds to log what has been written to the file since the last look, and
-// reports whether it was written to, be it over what was there. Unless it is
-// urgent it does so at most every lookEvery.
-func (r *resultFile) look(log *RingBuf, urgent bool) (touched bool) {
+// look adds to log what has been written to the file since the last look. Unless
+// it is urgent it does so at most every lookEvery, and does not wait.
+func (r *resultFile) look(log *RingBuf, urgent bool) {
 	now := time.Now().UnixNano()
-	if !urgent && now < r.next.Load() || !r.mu.TryLock() {
-		return false
+	switch {
+	case urgent:
+		r.mu.Lock()
+	case now < r.next.Load() || !r.mu.TryLock():
+		return
 	}
 	defer r.mu.Unlock()
 	if r.over {
-		return false
+		return
 	}
 	r.next.Store(now + int64(lookEvery))
 	before := r.last
+	grown := false
 	if f := r.open(); f != nil {
-		touched = r.join(f, log)
+		grown = r.join(f, log)
 		f.Close()
 	}
-	return touched || before != nil && !before.ModTime().Equal(r.last.ModTime())
+	if grown || before != nil && !before.ModTime().Equal(r.last.ModTime()) {
+		r.touched()
+	}
 }
 
 // final reads the result, lets the last of it join log, and takes the job's

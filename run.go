@@ -65,9 +65,9 @@ func (s *Supervisor) answerRun(ctx context.Context, j *job, mine, interrupted bo
 	if mine {
 		j.foreground = false
 	} else if !j.ended {
-		j.shared = true
+		j.found = true
 	}
-	if j.ended && mine && !j.shared {
+	if j.ended && mine && !j.found {
 		j.owner.reg.forget(j)
 	}
 	j.left(j.ended)

@@ -148,7 +148,8 @@ func (s *Supervisor) register(j *job) error {
 
 func newJob(s *Supervisor, id string, spec Spec) *job {
 	j := &job{
-		s:          s,
+		s:          s.shared,
+		cfg:        s.cfg,
 		owner:      s,
 		id:         id,
 		tool:       spec.toolName(),
@@ -187,9 +188,9 @@ func (s Spec) toolName() string {
 
 // newLog returns an empty log of the job.
 func (j *job) newLog() *RingBuf {
-	log := NewRingBuf(j.s.cfg.HeadBytes, j.s.cfg.TailBytes)
+	log := NewRingBuf(j.cfg.HeadBytes, j.cfg.TailBytes)
 	log.share = &j.s.memory
-	if j.s.cfg.KillOverMemory {
+	if j.cfg.KillOverMemory {
 		log.short = func() { j.requestStop(ReasonOutputLimit) }
 	}
 	return log

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -185,7 +186,7 @@ func (t *linuxTree) blind() error {
 	if t.overlooked == nil {
 		return nil
 	}
-	return fmt.Errorf("processes outside the group may live on: %w", t.overlooked)
+	return fmt.Errorf("%w: %w", errUnseen, t.overlooked)
 }
 
 // starved counts how often something could not be looked at for want of a
@@ -280,8 +281,8 @@ func (m *member) busy() bool {
 
 // unread returns how many bytes wait in the pipe behind path. It consumes none.
 func unread(path string) int {
-	var st unix.Stat_t
-	if unix.Stat(path, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
+	// Not a stat, which would follow the link to a file system that may hang.
+	if to, err := os.Readlink(path); err != nil || !strings.HasPrefix(to, "pipe:[") {
 		return 0
 	}
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)

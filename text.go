@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Every sentence meant for a model is in this file.
+// The sentences of the tools and of Texts are in this file. Errors that reach a
+// model through them are worded where they arise.
 
 // Descriptions of tools and their fields.
 const (
@@ -110,7 +111,7 @@ func (w words) stopped(s Snapshot) string {
 		return "It was told to stop, but the processes named in survivors could not be killed."
 	case s.Reason == ReasonUnreaped:
 		return "It was told to stop and does not; it keeps its place until it ends. Go on without it."
-	case s.State == Cancelled && s.Err != nil:
+	case errors.Is(s.Err, errUnseen):
 		return "Stopped, but it could not be seen whether all of its processes are gone: " + readable(fmt.Sprint(s.Err), 400)
 	case s.State == Cancelled:
 		return "Stopped; none of its processes is left."
@@ -125,8 +126,14 @@ func (w words) notDone(s Snapshot) string {
 	return fmt.Sprintf("The wait was interrupted; the job goes on. Collect it later with %s.", w[toolCollect])
 }
 
-func (w words) waitingForInput(canWrite bool) string {
-	if canWrite {
+// waitingForInput is shorter where the model has been told before.
+func (w words) waitingForInput(canWrite, again bool) string {
+	switch {
+	case again && canWrite:
+		return fmt.Sprintf("seems to wait for input; %s or %s", w[toolWrite], w[toolCancel])
+	case again:
+		return fmt.Sprintf("seems to wait for input; only %s ends it", w[toolCancel])
+	case canWrite:
 		return fmt.Sprintf("It seems to wait for input. Give it some with %s, or stop it with %s.", w[toolWrite], w[toolCancel])
 	}
 	return fmt.Sprintf("It seems to wait for input that nobody gives it. Stop it with %s and start it so that it does not ask.", w[toolCancel])
@@ -235,8 +242,13 @@ func (w words) notAllowed(err *NotAllowedError, allowed []string) string {
 	return fmt.Sprintf("%q cannot run as a job: %s. %s", readable(err.Tool, 64), readable(err.Reason, 2000), list)
 }
 
-func (w words) atCapacity(c *CapacityError) string {
-	if c.Shared {
+// atCapacity explains that no place is free. own is how many of the jobs that
+// run are the model's own: of the others it knows nothing.
+func (w words) atCapacity(c *CapacityError, own int) string {
+	switch {
+	case own == 0:
+		return fmt.Sprintf("All %d places for jobs are taken, by none of yours that runs, so nothing was started. Call the tool directly, or try later.", c.MaxRunning)
+	case c.Shared:
 		return fmt.Sprintf("All %d places for jobs are taken, by others too, so nothing was started. Wait for one of yours with %s, call the tool directly, or try later.",
 			c.MaxRunning, w[toolCollect])
 	}
@@ -281,12 +293,12 @@ func (w words) jobError(err error) string {
 }
 
 // startError explains why a job was not started.
-func (w words) startError(err error, allowed []string) string {
+func (w words) startError(err error, allowed []string, own int) string {
 	var refused *NotAllowedError
 	var full *CapacityError
 	switch {
 	case errors.As(err, &full):
-		return w.atCapacity(full)
+		return w.atCapacity(full, own)
 	case errors.Is(err, ErrClosed):
 		return "The session is ending, so no job can be started any more. Call the tool directly if it still matters."
 	case errors.Is(err, ErrDisabled):
@@ -384,7 +396,7 @@ func (w words) told(n Notice) string {
 	case EventDropped:
 		return fmt.Sprintf("%d notices of jobs were lost, as nobody took them.", n.Dropped)
 	case EventMatched:
-		if n.Line == "" {
+		if n.Line == "" && n.Suppressed > 0 {
 			return fmt.Sprintf("%s printed %d more lines that are watched for; they were suppressed.", name, n.Suppressed)
 		}
 		text := fmt.Sprintf("%s printed a line that is watched for: %q", name, oneLine(n.Line))

@@ -82,7 +82,7 @@ func init() {
 			{"all", "boolean", false, textWaitAll, func(in *input, v any) string { return setBool(&in.All, v) }},
 			{"pattern", "string", false, textWaitPattern, setPattern},
 			{"timeout_secs", "integer", false, textWaitTimeout, setTimeout},
-		}, (*Toolset).waitFor},
+		}, (*Toolset).await},
 		{toolOutput, OutputTool, textOutputTool, []field{idField,
 			{"from", "integer", false, textOutputFrom, func(in *input, v any) string { return setInteger(&in.From, v, -1<<62) }},
 			{"max_bytes", "integer", false, textOutputMax, setMaxBytes},
@@ -256,7 +256,9 @@ func setBool(field *bool, v any) (want string) {
 func setIDs(in *input, v any) (want string) {
 	switch v := v.(type) {
 	case string:
-		in.IDs = strings.FieldsFunc(v, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+		if ids := strings.FieldsFunc(v, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }); len(ids) > 0 {
+			in.IDs = ids
+		}
 	case []any:
 		for _, id := range v {
 			text, ok := id.(string)

@@ -198,14 +198,14 @@ func (t *Toolset) start(ctx context.Context, in input) answer {
 	}
 	spec, err := t.resolve(ctx, in.Tool, in.Arguments)
 	if err != nil {
-		return failed(t.words.startError(err, t.backgroundable()))
+		return failed(t.words.startError(err, t.backgroundable(), t.running()))
 	}
 	if spec.Tool == "" {
 		spec.Tool = in.Tool
 	}
 	snap, err := t.s.Start(ctx, spec)
 	if err != nil {
-		return failed(t.words.startError(err, t.backgroundable()))
+		return failed(t.words.startError(err, t.backgroundable(), t.running()))
 	}
 	return answer{Status: statusOK, JobID: snap.ID, Tool: readable(snap.Tool, nameLimit), Message: t.words.started()}
 }
@@ -230,7 +230,7 @@ func (t *Toolset) check(_ context.Context, in input) answer {
 			a.Hint = t.words.unchanged()
 		}
 		if a.WaitingForInput = snap.WaitingForInput; a.WaitingForInput {
-			a.Hint = t.words.waitingForInput(t.has(toolWrite))
+			a.Hint = t.words.waitingForInput(t.has(toolWrite), a.Unchanged)
 		}
 	}
 	if snap.Collected || in.TailLines == nil && (a.Unchanged || snap.Ended()) {
@@ -321,6 +321,16 @@ func (t *Toolset) list(context.Context, input) answer {
 		a.Jobs = append(a.Jobs, lineOf(snap))
 	}
 	return a
+}
+
+// running counts the jobs that the model can wait for or stop.
+func (t *Toolset) running() (n int) {
+	for _, snap := range t.s.List().Jobs {
+		if !snap.Ended() {
+			n++
+		}
+	}
+	return n
 }
 
 // has reports whether the Toolset has a tool.

@@ -25,27 +25,33 @@ type Reminder struct {
 	// Discarded holds the jobs that the model was reminded of three times: they
 	// have been stopped and forgotten, with their results.
 	Discarded []Snapshot
-	// Strike is how often the model has been reminded of the oldest of the jobs
-	// above, this time included; 0 if there is none.
+	// Strike is how often the model has been reminded of that of the jobs above
+	// of which it was most often, this time included; 0 if there is none.
 	Strike int
 }
 
 // TurnEnd is for the moment in which a model ends its turn. It looks for jobs
 // that are still open: those that run, and those whose result was not
-// collected. With ids it looks at these jobs only, such as those of one node of
-// a graph.
+// collected. A [Supervisor.Run] that has not answered yet is none of them.
 //
 // Three times the Reminder lists a job, with [TurnInject]: the host should show
 // the list and give the model another turn. The fourth time the job is stopped
 // and forgotten, as by [Supervisor.Reap] with ctx, and the action is
 // [TurnDiscard]. A job that is collected, or stopped, in time is counted no
 // more.
-func (s *Supervisor) TurnEnd(ctx context.Context, ids ...string) Reminder {
-	only := make(map[string]bool, len(ids))
-	for _, id := range ids {
-		only[id] = true
-	}
-	rem, out := s.strike(func(j *job) bool { return len(ids) == 0 || only[j.id] })
+func (s *Supervisor) TurnEnd(ctx context.Context) Reminder {
+	return s.turnEnd(ctx, func(*job) bool { return true })
+}
+
+// TurnEndOf is TurnEnd for the given jobs only, such as those of one node of a
+// graph. Other ids are ignored.
+func (s *Supervisor) TurnEndOf(ctx context.Context, ids ...string) Reminder {
+	only := setOf(ids)
+	return s.turnEnd(ctx, func(j *job) bool { return only[j.id] })
+}
+
+func (s *Supervisor) turnEnd(ctx context.Context, want func(*job) bool) Reminder {
+	rem, out := s.strike(want)
 	if len(out) > 0 {
 		if rem.Discarded = s.Reap(ctx, out...); len(rem.Discarded) > 0 {
 			rem.Action = TurnDiscard
@@ -60,7 +66,8 @@ func (s *Supervisor) strike(want func(*job) bool) (rem Reminder, out []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, j := range s.reg.open() {
-		if j.owner != s || !want(j) || j.endState == Lost {
+		// A Run that has not answered is its caller's; no model knows of it.
+		if !want(j) || j.endState == Lost || j.foreground && !j.found {
 			continue
 		}
 		if j.strikes == maxStrikes {

@@ -55,7 +55,7 @@ func TestATurnIsOverWhereJobsAreDisabled(t *testing.T) {
 	rem := s.TurnEnd(testContext(t))
 	require.Equal(t, jobs.Reminder{}, rem)
 	require.Empty(t, jobs.Texts{}.Reminder(rem))
-	require.Equal(t, jobs.Reminder{}, s.TurnEnd(testContext(t), noJob))
+	require.Equal(t, jobs.Reminder{}, s.TurnEndOf(testContext(t), noJob))
 }
 
 func TestTheReminderListsRunningAndUncollectedJobsInOrderOfStart(t *testing.T) {
@@ -85,12 +85,12 @@ func TestAReminderLooksOnlyAtTheGivenJobsOfItsSupervisor(t *testing.T) {
 	running, ended := start(t, s, gated(nil, "")).ID, endedFunc(t, s, returns(1))
 	other := start(t, s, gated(nil, "")).ID
 	for strike := range 3 {
-		rem := s.TurnEnd(testContext(t), ended, running, running, foreign, noJob, "no id")
+		rem := s.TurnEndOf(testContext(t), ended, running, running, foreign, noJob, "no id")
 		requireOpen(t, rem, jobs.TurnInject, strike+1, []string{running}, []string{ended})
 	}
-	requireOpen(t, s.TurnEnd(testContext(t), foreign, noJob), jobs.TurnOver, 0, nil, nil)
+	requireOpen(t, s.TurnEndOf(testContext(t), foreign, noJob), jobs.TurnOver, 0, nil, nil)
 
-	rem := s.TurnEnd(testContext(t), running, ended, foreign)
+	rem := s.TurnEndOf(testContext(t), running, ended, foreign)
 	require.Equal(t, jobs.TurnDiscard, rem.Action)
 	require.Equal(t, []string{running, ended}, ids(rem.Discarded))
 	requireOpen(t, s.TurnEnd(testContext(t)), jobs.TurnInject, 1, []string{other}, nil)

@@ -14,7 +14,7 @@ const lineSettles = 50 * time.Millisecond
 
 // A WaitSpec says what to wait for.
 type WaitSpec struct {
-	// IDs are the jobs to wait for. Empty means all that run.
+	// IDs are the jobs to wait for. Nil means all that run now.
 	IDs []string
 
 	// All waits until each of the jobs has ended. Otherwise the first end is
@@ -29,8 +29,9 @@ type WaitSpec struct {
 
 	// From is the absolute offset in the output at which the search for Pattern
 	// begins; negative counts back from the end. 0 searches all that is kept, so
-	// that a line printed before the call counts.
-	From int64
+	// that a line printed before the call counts. StderrFrom is the same for
+	// standard error, of a job where that has a log of its own.
+	From, StderrFrom int64
 
 	// Timeout bounds the wait. Zero means no bound but the context's; negative
 	// looks once and does not wait.
@@ -54,10 +55,11 @@ type Match struct {
 	ID string
 	// Line is its text view, as a [Text] body has it.
 	Line string
-	// Next is the offset after the line, for a next [WaitSpec.From]. The offset
-	// is one of standard error if that has a log of its own and the line is in
-	// it.
+	// Next is the offset after the line, for a next [WaitSpec.From].
 	Next int64
+	// Stderr tells that the line stands in a log of standard error, so that Next
+	// is for [WaitSpec.StderrFrom].
+	Stderr bool
 }
 
 // Wait waits for ends, for a line of output, or for the first of both. That the
@@ -105,15 +107,17 @@ type scanOf struct {
 func (w *waiting) begin() error {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	if len(w.spec.IDs) == 0 {
+	if w.spec.IDs == nil {
 		w.jobs = w.s.reg.running()
 	}
+	seen := make(map[*job]bool, len(w.spec.IDs))
 	for _, id := range w.spec.IDs {
 		j, err := w.s.find(id)
 		if err != nil {
 			return err
 		}
-		if !slices.Contains(w.jobs, j) {
+		if !seen[j] {
+			seen[j] = true
 			w.jobs = append(w.jobs, j)
 		}
 	}
@@ -134,11 +138,11 @@ func (w *waiting) scan() {
 		j.scanners.Add(1)
 		for _, log := range j.logs() {
 			t := &lineScanner{pattern: w.spec.Pattern, began: w.began, found: func(line []byte, next int64) {
-				w.found(&Match{ID: j.id, Line: string(line), Next: next})
+				w.found(&Match{ID: j.id, Line: string(line), Next: next, Stderr: log != j.out})
 			}}
 			from := w.spec.From
 			if log != j.out {
-				from = 0
+				from = w.spec.StderrFrom
 			}
 			log.attach(t, from)
 			w.scans = append(w.scans, scanOf{log, t})

@@ -485,11 +485,13 @@ func TestALineIsFoundOnEitherStream(t *testing.T) {
 				spec := g.gated(`echo ready one >&` + to + `; read -r _ <"$GATE"; echo ready two >&` + to + `; sleep 1000`)
 				spec.SplitStderr = split
 				id := start(t, s, spec).ID
-				require.Equal(t, &jobs.Match{ID: id, Line: "ready one", Next: 10},
+				apart := split && to == "2"
+				require.Equal(t, &jobs.Match{ID: id, Line: "ready one", Next: 10, Stderr: apart},
 					waitOn(t, s, jobs.WaitSpec{Pattern: regexp.MustCompile("ready")}).Match)
 				w := beginWait(t, s, jobs.WaitSpec{Pattern: line("ready two")})
 				g.open(t)
-				require.Equal(t, &jobs.Match{ID: id, Line: "ready two", Next: 20}, w.answer(t).Match)
+				require.Equal(t, &jobs.Match{ID: id, Line: "ready two", Next: 20, Stderr: apart}, w.answer(t).Match)
+				require.Nil(t, waitOn(t, s, jobs.WaitSpec{Pattern: regexp.MustCompile("ready"), From: 20, StderrFrom: 20, Timeout: -1}).Match)
 			})
 		}
 	}

@@ -76,7 +76,7 @@ var otherVerbs = []verb{
 		return outcomes(s.Reap(ctx, id)), nil
 	}},
 	{"TurnEnd", func(ctx context.Context, s *jobs.Supervisor, id string) (string, error) {
-		return string(s.TurnEnd(ctx, id).Action), nil
+		return string(s.TurnEndOf(ctx, id).Action), nil
 	}},
 	{"SetPending", func(_ context.Context, s *jobs.Supervisor, _ string) (string, error) {
 		s.SetPending("somebody asks")

@@ -21,8 +21,8 @@ const (
 	writePatience = 5 * time.Second
 )
 
-// waitFor is job__wait.
-func (t *Toolset) waitFor(ctx context.Context, in input) answer {
+// await is job__wait.
+func (t *Toolset) await(ctx context.Context, in input) answer {
 	spec := WaitSpec{IDs: in.IDs, All: in.All, Pattern: in.Pattern, Timeout: t.wait}
 	if in.Timeout != nil {
 		spec.Timeout = min(*in.Timeout, t.wait)
@@ -112,7 +112,7 @@ func wholeLines(b []byte) []byte {
 }
 
 // write is job__write.
-func (t *Toolset) write(_ context.Context, in input) answer {
+func (t *Toolset) write(ctx context.Context, in input) answer {
 	if in.Text == "" && !in.Close {
 		return failed(t.words.nothingToWrite())
 	}
@@ -120,7 +120,9 @@ func (t *Toolset) write(_ context.Context, in input) answer {
 	if err != nil {
 		return t.failedJob(err)
 	}
-	n, err := w.(*inputPipe).write([]byte(in.Text), time.Now().Add(writePatience))
+	patience, cancel := context.WithTimeout(ctx, writePatience)
+	defer cancel()
+	n, err := w.(*inputPipe).write(patience, []byte(in.Text))
 	var je *JobError
 	switch {
 	case errors.As(err, &je):
