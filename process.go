@@ -211,7 +211,7 @@ func (p *process) killAll(leader <-chan struct{}) (survivors []Process, stuck bo
 	defer cancel()
 	for {
 		err = p.tree.kill()
-		stuck = leader != nil && !closedBefore(bound, leader)
+		stuck = leader != nil && !closedBefore(bound, leader) && !p.tree.exited()
 		p.tree.await(bound)
 		survivors = p.tree.look()
 		blind := p.tree.blind()

@@ -104,13 +104,14 @@ func (t Texts) Merge(result json.RawMessage, pending string, notices []Notice) j
 	for _, n := range notices {
 		all = append(all, n.view(w))
 	}
-	replaced := []string{"notices"}
+	var replaced []string
 	var more [][]byte
 	if pending != "" {
 		replaced = append(replaced, "pending_summary")
 		more = append(more, jsonMember("pending_summary", readable(pending, 4000)))
 	}
-	if len(all) > 0 {
+	if len(notices) > 0 || list && len(all) > 0 {
+		replaced = append(replaced, "notices")
 		more = append(more, jsonMember("notices", all))
 	}
 	return splice(without(result, members, replaced...), more)

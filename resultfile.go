@@ -196,7 +196,8 @@ type resultFile struct {
 	limit int64 // of disk; 0 or less means none
 	keep  int64 // how much of the end is read as the result
 
-	next atomic.Int64 // when a look may read again, as Unix nanoseconds
+	made time.Time
+	next atomic.Int64 // when a look may read again, as nanoseconds since made
 	// mu guards the fields below. It is held while a regular file is read; a
 	// look that finds it taken goes on without.
 	mu      sync.Mutex
@@ -212,13 +213,13 @@ func (d *privateDir) newResultFile(cfg Config) (*resultFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &resultFile{names: n, dir: d, limit: cfg.ResultFileLimit, keep: cfg.ResultBytes}, nil
+	return &resultFile{made: time.Now(), names: n, dir: d, limit: cfg.ResultFileLimit, keep: cfg.ResultBytes}, nil
 }
 
 // look adds to log what has been written to the file since the last look. Unless
 // it is urgent it does so at most every lookEvery, and does not wait.
 func (r *resultFile) look(log *RingBuf, urgent bool) {
-	now := time.Now().UnixNano()
+	now := int64(time.Since(r.made))
 	switch {
 	case urgent:
 		r.mu.Lock()

@@ -17,7 +17,8 @@ const NoDetach time.Duration = -1
 // its limits; its end will be told like that of any other job. Of the answer
 // and the notice there is always exactly one.
 //
-// A grace of 0 sends the job to the background at once. [NoDetach] never does.
+// A grace of 0 sends the job to the background at once, unless it has ended by
+// then. [NoDetach] never does.
 //
 // If ctx is done before Run has answered, the job is stopped, and Run returns
 // how it ended beside the context's error. Once the job is in the background

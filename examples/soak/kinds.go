@@ -213,7 +213,7 @@ func demoted(rnd *rand.Rand) call {
 	}, check: both(ended(jobs.Completed, jobs.ReasonExit, 0), printed("a\nb\n"))}
 }
 
-// told leaves a call to the background at once.
+// told leaves a call in the background until its notice comes.
 func told(rnd *rand.Rand) call {
 	code := rnd.IntN(3)
 	state := jobs.Completed
@@ -221,7 +221,8 @@ func told(rnd *rand.Rand) call {
 		state = jobs.Failed
 	}
 	return call{play: func(ctx context.Context, s *jobs.Supervisor) (jobs.Result, error) {
-		return s.Run(ctx, sh("echo told; exit %d", code), 0)
+		snap, err := s.Start(ctx, sh("echo told; exit %d", code))
+		return jobs.Result{Snapshot: snap}, err
 	}, check: both(ended(state, jobs.ReasonExit, code), printed("told\n")), byNotice: true}
 }
 
