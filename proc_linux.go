@@ -18,25 +18,29 @@ var childrenListed = sync.OnceValue(func() bool {
 	return err == nil
 })
 
-// childrenOf returns the children of a process.
+// childrenOf returns the children of a process, those of all its threads.
 func childrenOf(pid int, buf []byte) []procStat {
-	tasks := "/proc/" + strconv.Itoa(pid) + "/task"
-	threads, err := os.ReadDir(tasks)
-	if err != nil {
-		return nil
+	tasks := "/proc/" + strconv.Itoa(pid) + "/task/"
+	threads := []string{strconv.Itoa(pid)}
+	if st, ok := readStat(pid, buf); ok && st.threads > 1 {
+		names, _ := os.ReadDir(tasks)
+		threads = threads[:0]
+		for _, name := range names {
+			threads = append(threads, name.Name())
+		}
 	}
 	var found []procStat
 	for _, thread := range threads {
-		list, err := os.ReadFile(tasks + "/" + thread.Name() + "/children")
-		if err != nil {
-			continue
+		list, _ := readProc(tasks+thread+"/children", buf)
+		if len(list) == len(buf) {
+			list, _ = os.ReadFile(tasks + thread + "/children")
 		}
-		for field := range bytes.FieldsSeq(list) {
+		for field := range bytes.FieldsSeq(list) { // which may be a part of buf
 			child, err := strconv.Atoi(string(field))
 			if err != nil {
 				continue
 			}
-			if st, ok := readStat(child, buf); ok && st.ppid == pid {
+			if st, ok := readStat(child, make([]byte, 512)); ok && st.ppid == pid {
 				found = append(found, st)
 			}
 		}

@@ -441,7 +441,7 @@ func (s *sweeper) walk() {
 		if s.asked() {
 			// Jobs end one after another: more of them may share the next walk, and
 			// the processor is left to those who end.
-			time.Sleep(min(time.Since(begun), mostPause))
+			time.Sleep(min(2*time.Since(begun), mostPause))
 		}
 	}
 }
