@@ -136,7 +136,9 @@ func TestAWrapperThatFailsRefusesTheStart(t *testing.T) {
 // What the wrapper is to run is not ours to find.
 func TestAProgramThatOnlyItsWrapperMissesFailsInTheJob(t *testing.T) {
 	s := newSupervisor(t, jobs.Config{Wrap: wrapIn("env")})
-	r := collect(t, s, start(t, s, jobs.Spec{Argv: []string{"no-such-program"}}).ID)
+	// A directory in PATH that may not be entered would make it another error.
+	spec := jobs.Spec{Argv: []string{"no-such-program"}, Env: []string{"PATH=/usr/bin:/bin"}}
+	r := collect(t, s, start(t, s, spec).ID)
 	require.Equal(t, jobs.Failed, r.State)
 	require.Equal(t, 127, r.ExitCode)
 	require.Contains(t, string(r.Output.Bytes()), "no-such-program")
