@@ -70,7 +70,7 @@ func ModelEnv(vars map[string]string) ([]string, error) {
 			return nil, fmt.Errorf("the environment variable %q cannot be set: a name must be letters, digits and underscores, and a value must hold no NUL", readable(name, 64))
 		}
 		if upper := strings.ToUpper(name); matches(upper, loaderEnv) {
-			return nil, fmt.Errorf("the environment variable %s cannot be set: it changes which code programs load or run; pass what you need as an argument", readable(name, 64))
+			return nil, fmt.Errorf("the environment variable %q cannot be set: it changes which code programs load or run; pass what you need as an argument", readable(name, 64))
 		}
 		env = append(env, kv)
 	}
