@@ -92,9 +92,9 @@ func (j *job) connectInput() (*os.File, error) {
 	return r, nil
 }
 
-// forkRetry starts the process; exited is called when it has exited. A program that is still open for writing (a
-// script just saved, while another thread forks: golang/go#22315) is tried
-// again for a tenth of a second.
+// forkRetry starts the process; exited is called when it has exited. A program
+// that is still open for writing (a script just saved, while another thread
+// forks: golang/go#22315) is tried again for a tenth of a second.
 func forkRetry(ctx context.Context, j *job, c *command, in *os.File, stdio []*os.File, exited func()) (tree, error) {
 	for wait := time.Millisecond; ; wait *= 2 {
 		t, err := fork(ctx, j, c, in, stdio, exited)

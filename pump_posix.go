@@ -196,8 +196,9 @@ func (s *streams) drained(ctx context.Context) bool {
 	return true
 }
 
-// finish takes the rest of the output. All that could be killed is dead, so the end is at hand, unless somebody who was not found
-// still holds a pipe: then what is there now is all.
+// finish takes the rest of the output. All that could be killed is dead, so the
+// end is at hand, unless somebody who was not found still holds a pipe: then
+// what is there now is all.
 func (s *streams) finish() {
 	last, cancel := context.WithTimeout(context.Background(), silence)
 	defer cancel()

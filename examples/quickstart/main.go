@@ -1,7 +1,7 @@
 // Quickstart plays a model and its host on real work. The model starts jobs in
 // the background, thinks on, looks, waits, collects, is woken, and cancels a
-// runaway, all by tool calls whose JSON is shown both ways; the host proves at the end that no
-// process is left.
+// runaway, all by tool calls whose JSON is shown both ways; the host proves at
+// the end that no process is left.
 //
 // Run it in the root of the module:
 //
