@@ -325,22 +325,15 @@ func (l lookState) nextCheck() int {
 
 // look is Check for the model: it also counts looks that showed nothing new.
 func (s *Supervisor) look(id string) (Snapshot, lookState, error) {
-	j, err := s.lookup(id)
-	if err != nil {
-		return Snapshot{}, lookState{}, err
-	}
-	j.lookAtResult(false)
-	waiting := j.awaitsInput()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	snap := j.snapshot()
-	snap.WaitingForInput = waiting && !snap.Ended()
-	now := lookState{state: snap.State, total: snap.OutputTotal + snap.StderrTotal, waiting: snap.WaitingForInput, seen: true}
-	if was := j.looked; was.seen && was.state == now.state && was.total == now.total && was.waiting == now.waiting {
-		now.same = was.same + 1
-	}
-	j.looked = now
-	return snap, now, nil
+	var now lookState
+	snap, err := s.inspect(id, func(j *job, snap Snapshot) {
+		now = lookState{state: snap.State, total: snap.OutputTotal + snap.StderrTotal, waiting: snap.WaitingForInput, seen: true}
+		if was := j.looked; was.seen && was.state == now.state && was.total == now.total && was.waiting == now.waiting {
+			now.same = was.same + 1
+		}
+		j.looked = now
+	})
+	return snap, now, err
 }
 
 // logs returns what is kept of a job's output.

@@ -430,6 +430,11 @@ func (s *Supervisor) Start(ctx context.Context, spec Spec) (Snapshot, error) {
 // which [ErrForeign] is too, for one of another owner, and [ErrExpired] for one
 // that was forgotten.
 func (s *Supervisor) Check(id string) (Snapshot, error) {
+	return s.inspect(id, nil)
+}
+
+// inspect is Check that calls note, unless it is nil, under mu.
+func (s *Supervisor) inspect(id string, note func(*job, Snapshot)) (Snapshot, error) {
 	j, err := s.lookup(id)
 	if err != nil {
 		return Snapshot{}, err
@@ -440,6 +445,9 @@ func (s *Supervisor) Check(id string) (Snapshot, error) {
 	defer s.mu.Unlock()
 	snap := j.snapshot()
 	snap.WaitingForInput = waiting && !snap.Ended()
+	if note != nil {
+		note(j, snap)
+	}
 	return snap, nil
 }
 
