@@ -207,28 +207,29 @@ func (p *process) stop(j *job) (survivors []Process, stuck bool, err error) {
 // does not let go of something. leader is closed when the leader has exited;
 // nil means that it has.
 func (p *process) killAll(leader <-chan struct{}) (survivors []Process, stuck bool, err error) {
-	bound, cancel := context.WithTimeout(context.Background(), unkillableAfter)
-	defer cancel()
+	deadline := time.Now().Add(unkillableAfter)
 	for {
+		last := !time.Now().Before(deadline)
 		err = p.tree.kill()
+		// Counted from the KILL: while the host was stopped nothing could die of it.
+		bound, cancel := context.WithTimeout(context.Background(), unkillableAfter)
 		stuck = leader != nil && !closedBefore(bound, leader) && !p.tree.exited()
 		p.tree.await(bound)
+		last = last || bound.Err() != nil
+		cancel()
 		survivors = p.tree.look()
 		blind := p.tree.blind()
 		if !stuck && p.tree.alone() && blind == nil {
 			return nil, false, nil
 		}
-		if blind != nil {
-			err = cmp.Or(err, blind)
-			pause, cancel := context.WithTimeout(bound, lookAgain)
-			<-pause.Done()
-			cancel()
-		}
-		if bound.Err() != nil {
+		if last {
 			if stuck {
 				survivors = append(survivors, Process{PID: p.tree.pid(), Name: "(leader)"})
 			}
-			return survivors, stuck, err
+			return survivors, stuck, cmp.Or(err, blind)
+		}
+		if blind != nil {
+			time.Sleep(lookAgain)
 		}
 	}
 }
