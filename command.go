@@ -48,6 +48,8 @@ func (s Spec) fault() (hint string, err error) {
 		return "leave them out for a Func", errors.New("the fields Dir, Env, Input, Limits and SplitStderr are for processes")
 	case s.OnOwnerEnd < KillWithOwner || s.OnOwnerEnd > KeepRunning:
 		return "", fmt.Errorf("unknown OnOwnerEnd policy %d", s.OnOwnerEnd)
+	case s.LogFull != CutLog && s.LogFull != StopJob:
+		return "", fmt.Errorf("unknown LogFull policy %d", s.LogFull)
 	case s.Limits.fault() != "":
 		return "leave it 0 for no limit", errors.New(s.Limits.fault())
 	case s.Leftovers != KillLeftovers && s.Leftovers != KeepLeftovers:

@@ -29,6 +29,8 @@ var (
 	// ErrAtCapacity means that [Config.MaxRunning] jobs run. A [*CapacityError]
 	// says how many and whose.
 	ErrAtCapacity = errors.New("jobs: too many jobs are running")
+	// ErrDirInUse means that another process uses [Config.Dir].
+	ErrDirInUse = errors.New("jobs: directory is in use by another host")
 	// ErrClosed means that Close has been called.
 	ErrClosed = errors.New("jobs: supervisor is closed")
 	// ErrDisabled means that [Config.Disabled] is set.

@@ -98,6 +98,7 @@ func (o functionOutput) Write(p []byte) (int, error) {
 	n, err := o.j.out.Write(p)
 	if n > 0 {
 		o.j.noteOutput(n)
+		o.j.flushLogs()
 	}
 	return n, err
 }

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"runtime"
@@ -38,8 +39,14 @@ type job struct {
 	work   work
 
 	lastOutput atomic.Int64 // time since started, as nanoseconds
-	late       atomic.Int64 // bytes thrown away after the end
-	written    atomic.Int64 // bytes written to standard output and error
+	logFull    LogFull
+	command    string     // on record, without its secrets
+	logFiles   []*logFile // none, one, or two
+	recovered  bool       // an earlier host ran it
+	from       string     // and its owner had this name
+
+	late    atomic.Int64 // bytes thrown away after the end
+	written atomic.Int64 // bytes written to standard output and error
 
 	// hurried is done when nobody may be waited for any more.
 	hurried context.Context
@@ -126,13 +133,48 @@ type usage struct {
 	peakRSS int64
 }
 
-func (j *job) output() *RingBuf { return j.out }
-
-func (j *job) stderr() *RingBuf {
-	if j.errOut == nil {
+// log returns one of the job's logs. That of a standard error which has none of
+// its own is empty.
+func (j *job) log(stderr bool) *RingBuf {
+	switch {
+	case !stderr:
+		return j.out
+	case j.errOut == nil:
 		return new(RingBuf)
 	}
 	return j.errOut
+}
+
+// chunk reads from a log, or from its file where the log has dropped what is
+// asked for. room is told how much there is.
+func (j *job) chunk(from int64, room func(there int64) []byte, stderr bool) Chunk {
+	ring := j.log(stderr)
+	total, dropped := ring.Stats()
+	if from < 0 {
+		from = max(0, total+from)
+	}
+	if dropped > 0 && !ring.keeps(from) {
+		if c, ok := j.fileChunk(from, room, stderr); ok {
+			c.Total = total
+			return c
+		}
+	}
+	return ring.Chunk(room(total-dropped), from)
+}
+
+// fileChunk reads from the file of a log. ok is false if the file does not hold
+// what is asked for either.
+func (j *job) fileChunk(from int64, room func(there int64) []byte, stderr bool) (c Chunk, ok bool) {
+	for _, l := range j.logFiles {
+		if l.stderr != stderr {
+			continue
+		}
+		l.flush()
+		if there := l.reach(from); there > 0 {
+			return l.chunk(room(min(there, 1<<20)), from)
+		}
+	}
+	return Chunk{}, false
 }
 
 // logs returns the job's logs: one, or two.
@@ -296,6 +338,7 @@ func (j *job) publish(e ending) {
 	for _, log := range j.logs() {
 		log.freeze()
 	}
+	j.recordEnd(e)
 	defer j.hurry() // releases the context
 	if !e.lost && e.reason != ReasonUnreaped {
 		j.input.end()
@@ -399,6 +442,9 @@ func (j *job) left(tell bool) {
 
 // tell records that the end has been told. It needs Supervisor.mu.
 func (j *job) tell() {
+	if !j.told {
+		j.s.mu.note(recordTold, j.id)
+	}
 	j.told = true
 	j.owner.reg.withdraw(j)
 	if j.ended {
@@ -440,6 +486,7 @@ func (s *Supervisor) consume(j *job) (Result, error) {
 	won := !j.collected
 	if won {
 		j.collected = true
+		s.mu.note(recordGone, j.id)
 		j.owner.reg.shelve(j)
 	}
 	s.mu.Unlock()
@@ -529,13 +576,18 @@ func (j *job) snapshot() Snapshot {
 		Tool:         j.tool,
 		Tag:          j.tag,
 		Trust:        j.trust,
-		Owner:        j.owner.name,
+		Owner:        cmp.Or(j.from, j.owner.name),
+		Command:      j.command,
+		Recovered:    j.recovered,
 		State:        Running,
 		ExitCode:     -1,
 		LeaderExited: j.exitSeen,
 		Started:      j.started,
 		LateBytes:    j.late.Load(),
 		Collected:    j.collected,
+	}
+	if len(j.logFiles) > 0 {
+		snap.LogPath, snap.LogErr = j.logFiles[0].path, j.logFiles[0].problem()
 	}
 	snap.OutputTotal, snap.OutputDropped = j.out.Stats()
 	if j.errOut != nil {

@@ -77,6 +77,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -93,6 +94,8 @@ const (
 	DefaultMaxRetained     = 32
 	DefaultRetainFor       = 30 * time.Minute
 	DefaultOutputMemory    = 256 << 20
+	DefaultLogBudget       = 1 << 30
+	DefaultLogAge          = 7 * 24 * time.Hour
 )
 
 // Config configures a [Supervisor]. The zero value is ready to use. A field
@@ -100,6 +103,18 @@ const (
 type Config struct {
 	// Disabled makes Start refuse every job with [ErrDisabled].
 	Disabled bool
+
+	// Dir is a directory where the supervisor keeps records, so that a host that
+	// is started again knows what became of the jobs of the one before: their
+	// ids answer again, ends that were not told are told, jobs that ran when
+	// their host died are [Lost], and what is left of their processes is killed,
+	// save where the job has [KeepRunning]; see [Supervisor.Recovered]. The
+	// directory is made if need be, open to its user only. One process uses it
+	// at a time, which may have several supervisors there; another gets
+	// [ErrDirInUse]. Commands are recorded without the secrets that can be told
+	// by their looks, the environment not at all. Empty means no records. It
+	// works where there are file locks: on Linux, macOS and the BSDs.
+	Dir string
 
 	// DrainGrace bounds how long a job whose leader has exited waits for more
 	// output while another process holds its pipe. The wait ends earlier when
@@ -127,6 +142,21 @@ type Config struct {
 	// KillOverMemory makes a job whose output finds no room in OutputMemory stop
 	// with [ReasonOutputLimit], instead of keeping less of it.
 	KillOverMemory bool
+
+	// LogAge is how old a log file may grow. Defaults to 7 days.
+	LogAge time.Duration
+
+	// LogBudget is what all log files in Dir may take together. Where it is used
+	// up the oldest go, and then a job's log is full. Defaults to 1 GiB. Where
+	// several supervisors share Dir the first one's counts.
+	LogBudget int64
+
+	// LogLimit, if not 0, streams the whole output of each job to a file in Dir,
+	// which may grow that long, 16 KiB at least. [Supervisor.Output] then goes back
+	// to what memory has dropped, also after the host was started again. See
+	// [Spec.LogFull] for what happens beyond. A log that cannot be written costs
+	// the job nothing; [Snapshot.LogErr] and a notice say so.
+	LogLimit int64
 
 	// MaxRetained is how many finished jobs are remembered, collected or not.
 	// Past it the oldest is forgotten: collected ones first, then those whose
@@ -158,6 +188,10 @@ type Config struct {
 	// RetainFor is how long a finished job is remembered once its end has been
 	// told. Defaults to 30 minutes.
 	RetainFor time.Duration
+
+	// Sync makes records survive a loss of power, at the cost of a disk's answer
+	// for each. Without it they survive the death of the host, however it comes.
+	Sync bool
 
 	// TailBytes is how much of the end of each job's output is kept. Defaults
 	// to 64 KiB. Negative keeps no end.
@@ -227,6 +261,9 @@ type Spec struct {
 	// Limits are what the system lets each process of the job take. The zero
 	// value sets none.
 	Limits Limits
+
+	// LogFull says what happens once the job's log file may grow no more.
+	LogFull LogFull
 
 	// OnOwnerEnd says what happens to the job if it runs when its supervisor is
 	// closed. Defaults to [KillWithOwner].
@@ -298,6 +335,8 @@ type Supervisor struct {
 
 	delivery chan struct{} // holds a value while a Deliver is at work
 
+	recovered Recovery // set by New
+
 	hurried context.Context // done when Close may wait no longer
 	hurry   context.CancelFunc
 	closed  chan struct{} // closed at the end of Close, when report is final
@@ -308,9 +347,12 @@ type Supervisor struct {
 type shared struct {
 	// mu guards the registries and every job's published fields. No call that
 	// can wait, and no code of the host, runs under it.
-	mu     sync.Mutex
-	owners int // supervisors made so far
-	seq    int // number of the last job registered
+	mu  tableLock
+	seq int // number of the last job registered
+
+	top    *Supervisor
+	owners *atomic.Int64 // supervisors made so far
+	store  *store        // nil without Config.Dir
 
 	host    *host // what the platform needs once per tree
 	dir     privateDir
@@ -321,14 +363,18 @@ type shared struct {
 }
 
 // New returns a Supervisor. It starts no process, opens no file and makes no
-// directory before the first job needs it. New fails only if the Config has
-// a value that is not allowed.
+// directory before the first job needs it, save for [Config.Dir]. What an
+// earlier host left there is taken over before New returns, which takes up to a
+// second where processes of it still run.
+//
+// New fails if the Config has a value that is not allowed, or if Dir cannot be
+// used: it returns [ErrDirInUse] if another process uses it.
 func New(cfg Config) (*Supervisor, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	sh := &shared{host: new(host), owners: 1}
+	sh := &shared{host: new(host), owners: new(atomic.Int64)}
 	sh.dir.parent, err = filepath.Abs(cmp.Or(cfg.TempDir, os.TempDir()))
 	if err != nil {
 		return nil, fmt.Errorf("jobs: Config.TempDir: %w", err)
@@ -336,8 +382,28 @@ func New(cfg Config) (*Supervisor, error) {
 	rand.Read(sh.idKey[:]) // never fails
 	sh.memory.left.Store(cfg.OutputMemory)
 	s := newSupervisor(sh, &cfg)
-	s.number = 1
+	sh.top = s
+	if cfg.Dir == "" {
+		s.number = int(sh.owners.Add(1))
+		return s, nil
+	}
+	if err := s.openDir(); err != nil {
+		return nil, fmt.Errorf("jobs: Config.Dir %q: %w", cfg.Dir, err)
+	}
 	return s, nil
+}
+
+// openDir opens the directory of records and makes the jobs in it known.
+func (s *Supervisor) openDir() error {
+	st, past, aside, err := openStore(s.cfg)
+	if err != nil {
+		return err
+	}
+	s.store, s.owners, s.idKey = st, &st.owners, st.idKey
+	s.number = int(s.owners.Add(1))
+	s.mu.write = s.recordNotes
+	s.recover(past, aside)
+	return nil
 }
 
 func newSupervisor(sh *shared, cfg *Config) *Supervisor {
@@ -357,6 +423,8 @@ func (c Config) withDefaults() (Config, error) {
 	}{
 		{"DrainGrace", (*int64)(&c.DrainGrace), int64(DefaultDrainGrace)},
 		{"KillGrace", (*int64)(&c.KillGrace), int64(DefaultKillGrace)},
+		{"LogAge", (*int64)(&c.LogAge), int64(DefaultLogAge)},
+		{"LogBudget", &c.LogBudget, DefaultLogBudget},
 		{"RetainFor", (*int64)(&c.RetainFor), int64(DefaultRetainFor)},
 		{"ResultBytes", &c.ResultBytes, DefaultResultBytes},
 	} {
@@ -370,6 +438,12 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.MaxRetained < 0 {
 		return c, fmt.Errorf("jobs: Config.MaxRetained is negative; leave it 0 for the default")
+	}
+	switch {
+	case c.LogLimit != 0 && c.Dir == "":
+		return c, fmt.Errorf("jobs: Config.LogLimit needs Config.Dir for the log files")
+	case c.LogLimit != 0 && c.LogLimit < leastLog:
+		return c, fmt.Errorf("jobs: Config.LogLimit is less than %d; leave it 0 for no log files", leastLog)
 	}
 	for i, kv := range c.Env {
 		if err := checkEnvEntry(kv); err != nil {
@@ -455,41 +529,41 @@ func (s *Supervisor) inspect(id string, note func(*job, Snapshot)) (Snapshot, er
 // the absolute offset from; a negative from counts back from the end, and max
 // below 1 means as much as is there. See [Chunk] for how a reader goes on.
 // Reading never consumes: the same offset gives the same bytes until they are
-// dropped.
+// dropped. Where memory has dropped them and the job has a log file, see
+// [Config.LogLimit], they are read from that, at most 1 MiB at once.
 //
 // The output is what the job prints, joined by what it writes to its result
 // file as it is seen. It stays readable after the end until the job is
 // collected; then Output returns [ErrCollected]. Other errors are those of
 // [Supervisor.Check].
 func (s *Supervisor) Output(id string, from int64, max int) (Chunk, error) {
-	return s.read(id, from, roomFor(max), (*job).output)
+	return s.read(id, from, roomFor(max), false)
 }
 
 // ReadOutput is [Supervisor.Output] into a buffer of the caller: it returns up
 // to len(buf) bytes and allocates nothing.
 func (s *Supervisor) ReadOutput(id string, from int64, buf []byte) (Chunk, error) {
-	return s.read(id, from, func(*RingBuf) []byte { return buf }, (*job).output)
+	return s.read(id, from, func(int64) []byte { return buf }, false)
 }
 
 // Stderr is [Supervisor.Output] for the standard error of a job started with
 // [Spec.SplitStderr]. For other jobs it returns an empty Chunk.
 func (s *Supervisor) Stderr(id string, from int64, max int) (Chunk, error) {
-	return s.read(id, from, roomFor(max), (*job).stderr)
+	return s.read(id, from, roomFor(max), true)
 }
 
-// roomFor returns a function that makes room for n bytes of a log, or for all
-// of it if n is below 1, but for no more than is kept.
-func roomFor(n int) func(*RingBuf) []byte {
-	return func(ring *RingBuf) []byte {
-		total, dropped := ring.Stats()
-		if kept := int(total - dropped); n < 1 || n > kept {
-			n = kept
+// roomFor returns a function that makes room for n bytes, or for all that is
+// there if n is below 1, but for no more than that.
+func roomFor(n int) func(there int64) []byte {
+	return func(there int64) []byte {
+		if n < 1 || int64(n) > there {
+			return make([]byte, there)
 		}
 		return make([]byte, n)
 	}
 }
 
-func (s *Supervisor) read(id string, from int64, room func(*RingBuf) []byte, log func(*job) *RingBuf) (Chunk, error) {
+func (s *Supervisor) read(id string, from int64, room func(there int64) []byte, stderr bool) (Chunk, error) {
 	j, err := s.lookup(id)
 	if err != nil {
 		return Chunk{}, err
@@ -498,8 +572,7 @@ func (s *Supervisor) read(id string, from int64, room func(*RingBuf) []byte, log
 	s.mu.Lock()
 	ended := j.ended
 	s.mu.Unlock()
-	ring := log(j)
-	c := ring.Chunk(room(ring), from)
+	c := j.chunk(from, room, stderr)
 	c.EOF = ended && c.Next == c.Total
 	// Looked at last: the log may have been handed out meanwhile.
 	s.mu.Lock()

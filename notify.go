@@ -18,6 +18,16 @@ const (
 	EventLost      = "job_lost"
 	EventMatched   = "job_matched"     // a line of output, see Supervisor.Watch
 	EventDropped   = "notices_dropped" // the queue overflowed
+
+	// EventLogStopped tells that a log file takes no more, and in Line why. See
+	// Config.LogLimit.
+	EventLogStopped = "job_log_stopped"
+	// EventUnrecorded tells that records cannot be written to Config.Dir, and in
+	// Line why. They are written when that is possible again.
+	EventUnrecorded = "records_failed"
+	// EventQuarantined tells that records in Config.Dir could not be read, and in
+	// Line which file they were moved to.
+	EventQuarantined = "records_quarantined"
 )
 
 // A Notice tells that a job has ended, or that it printed a line that somebody
@@ -40,7 +50,8 @@ type Notice struct {
 	ExitCode int
 	Signal   Signal
 	Elapsed  time.Duration
-	// Line is the line of an EventMatched; empty where only Suppressed counts.
+	// Line is the line of an EventMatched; empty where only Suppressed counts. In
+	// other events that are no end it says more about what happened.
 	Line string
 	// Suppressed counts the matches since the watch's notice before that had
 	// none of their own.
@@ -90,7 +101,10 @@ func (n Notice) view(w words) noticeView {
 		Line:        n.Line,
 		Suppressed:  n.Suppressed,
 	}
-	if n.Event == EventMatched {
+	switch {
+	case n.ID == "":
+		v.NextAction = w.listCall()
+	case !(queued{Notice: n}).end():
 		v.NextAction = w.checkCall(n.ID)
 	}
 	if n.ExitCode >= 0 {
@@ -134,7 +148,13 @@ type queued struct {
 }
 
 // end reports whether it tells a job's end.
-func (q queued) end() bool { return q.Event != EventMatched && q.Event != EventDropped }
+func (q queued) end() bool {
+	switch q.Event {
+	case EventCompleted, EventFailed, EventCancelled, EventLost:
+		return true
+	}
+	return false
+}
 
 func plain(qs []queued) []Notice {
 	if len(qs) == 0 {
@@ -152,6 +172,7 @@ func told(qs []queued) {
 	for _, q := range qs {
 		if q.end() && q.job != nil {
 			q.job.queued, q.job.told = false, true
+			q.job.s.mu.note(recordTold, q.job.id)
 			q.job.owner.reg.shelve(q.job)
 		}
 	}

@@ -73,12 +73,12 @@ func (s *Supervisor) Child(cc ChildConfig) (*Supervisor, error) {
 	if s.reg.closing {
 		return nil, ErrClosed
 	}
-	s.owners++
-	c.number = s.owners
+	c.number = int(s.owners.Add(1))
 	if s.children == nil {
 		s.children = make(map[*Supervisor]struct{})
 	}
 	s.children[c] = struct{}{}
+	s.top.handDown(c)
 	return c, nil
 }
 
@@ -227,17 +227,29 @@ func (s *Supervisor) handUp(j *job) (snap Snapshot, ok bool) {
 	if j.ended {
 		return Snapshot{}, false
 	}
-	j.owner, j.strikes = s.parent, 0
 	s.reg.slots--
 	s.reg.live--
 	s.parent.reg.live++
-	s.parent.reg.add(j)
-	delete(s.reg.jobs, j.id)
-	s.parent.reg.note(j.id, ErrExpired)
-	s.reg.note(j.id, ErrForeign)
-	s.reg.dropKey(j)
-	s.reg.notices.move(j, &s.parent.reg.notices)
+	s.reg.moveTo(s.parent, j)
 	return j.snapshot(), true
+}
+
+// moveTo gives a job to another owner, with its id and the notices to come.
+func (r *registry) moveTo(to *Supervisor, j *job) {
+	delete(r.jobs, j.id)
+	r.note(j.id, ErrForeign)
+	r.dropKey(j)
+	if j.shelf != nil {
+		j.shelf.Remove(j.place)
+		j.shelf, j.place = nil, nil
+	}
+	j.owner, j.strikes = to, 0
+	to.reg.add(j)
+	to.reg.note(j.id, ErrExpired)
+	r.notices.move(j, &to.reg.notices)
+	if j.ended {
+		to.reg.shelve(j)
+	}
 }
 
 // letGo ends the record of a job that runs on. ok is false if it comes to an end
@@ -273,6 +285,7 @@ func (s *Supervisor) finishClose(stopped []*job, report Report) {
 		s.watcher.close()
 		s.host.close()
 		s.dir.remove()
+		defer s.store.release()
 	}
 	s.mu.Lock()
 	report.add(s.leftUndone(stopped))
@@ -281,6 +294,7 @@ func (s *Supervisor) finishClose(stopped []*job, report Report) {
 		delete(s.parent.children, s)
 		for _, j := range s.reg.jobs {
 			j.forgetOutput() // nobody may ever ask s again
+			s.mu.note(recordGone, j.id)
 		}
 	}
 	s.mu.Unlock()

@@ -65,6 +65,7 @@ func (p *pump) move() (ended bool) {
 			return true
 		}
 		p.j.noteOutput(n)
+		p.j.flushLogs()
 	}
 }
 

@@ -139,6 +139,7 @@ func (r *registry) forget(j *job) {
 	}
 	j.forgotten = true
 	delete(r.jobs, j.id)
+	j.s.mu.note(recordGone, j.id)
 	j.forgetOutput()
 	r.notices.unpin(j)
 }

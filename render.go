@@ -66,6 +66,30 @@ func (t Texts) Reminder(r Reminder) string {
 	return text
 }
 
+// Report says, for an operator or for the model of a session to come, what a
+// supervisor left behind when it was closed; "" if that is nothing.
+func (t Texts) Report(r Report) string {
+	w := newWords(t.Rename)
+	var text strings.Builder
+	list := func(head string, snaps []Snapshot, line func(Snapshot) string) {
+		if len(snaps) == 0 {
+			return
+		}
+		if text.Len() > 0 {
+			text.WriteByte('\n')
+		}
+		text.WriteString(head)
+		for _, s := range snaps {
+			text.WriteString("\n- " + line(s))
+		}
+	}
+	list(w.reportStopped(), r.Stopped, w.leftBehind)
+	list(w.reportUncollected(), r.Uncollected, w.leftBehind)
+	list(w.reportHandedUp(), r.HandedUp, w.goesOn)
+	list(w.reportKept(), r.Kept, w.goesOn)
+	return text.String()
+}
+
 // State says which jobs there are and how they stand, without any number that
 // grows: the text changes only when a job is started, changes its state, or
 // leaves the list. So it can stand in a prompt without spoiling its cache.

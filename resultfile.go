@@ -415,6 +415,7 @@ func (w *resultWatcher) run(quit, stopped chan struct{}) {
 			if j.result.limit > 0 && j.result.disk() > j.result.limit {
 				j.requestStop(ReasonOutputLimit)
 			}
+			j.flushLogs() // with what joined from the file
 			if j.scanners.Load() > 0 {
 				j.lookAtResult(false)
 			}

@@ -32,7 +32,7 @@ type RingBuf struct {
 	gone    int    // runs that have been overwritten
 	written int64  // as total, for holders of mu
 	frozen  bool   // takes no more
-	taps    []*lineScanner
+	taps    []tap
 
 	share *budget      // what head and tail are taken from
 	taken atomic.Int64 // and how much is
@@ -43,6 +43,17 @@ type RingBuf struct {
 	counts sync.Mutex
 	total  int64
 	kept   int64
+}
+
+// A tap sees what is written to a log, under its lock.
+type tap interface {
+	// feed is called with all that is written; off is the offset of its first
+	// byte.
+	feed(p []byte, off int64)
+	// gap says that bytes were dropped unseen.
+	gap()
+	// end says that the log is final.
+	end(total int64)
 }
 
 // A run is a stretch of the tail with no gap inside: the byte stored as number
@@ -142,10 +153,17 @@ func (b *RingBuf) attach(t *lineScanner, from int64) {
 	b.taps = append(b.taps, t)
 }
 
+// tap lets t see all that is written from now on.
+func (b *RingBuf) tap(t tap) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.taps = append(b.taps, t)
+}
+
 func (b *RingBuf) detach(t *lineScanner) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.taps = slices.DeleteFunc(b.taps, func(other *lineScanner) bool { return other == t })
+	b.taps = slices.DeleteFunc(b.taps, func(other tap) bool { return other == t })
 }
 
 // poke lets t test its unfinished line.
@@ -153,6 +171,14 @@ func (b *RingBuf) poke(t *lineScanner) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t.testUnfinished(b.written)
+}
+
+// keeps reports whether the byte at an offset is there, or is the next to come.
+func (b *RingBuf) keeps(off int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	found, _ := b.find(b.clamp(off))
+	return found == b.clamp(off)
 }
 
 // unfinished reports whether the last byte written is kept and ends no line.

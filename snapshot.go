@@ -40,6 +40,7 @@ const (
 	// ReasonResourceLimit is a signal that only a limit on CPU time or file size
 	// sends: SIGXCPU or SIGXFSZ.
 	ReasonResourceLimit Reason = "resource_limit"
+	ReasonLost          Reason = "lost"     // its host died before it ended
 	ReasonInternal      Reason = "internal" // the Func panicked, or the outcome could not be learned
 	ReasonUnreaped      Reason = "unreaped" // stopped, but it could not be killed
 )
@@ -118,6 +119,15 @@ type Snapshot struct {
 	// job never had more than that, PeakRSS is 0.
 	CPUTime time.Duration
 	PeakRSS int64
+
+	// Command is the command line on record, without the secrets that can be told
+	// by their looks. It is empty without [Config.Dir].
+	Command string
+	// LogPath is the job's log file, LogErr why that is not whole, if it is not.
+	LogPath string
+	LogErr  error
+	// Recovered tells that an earlier host ran the job, see [Config.Dir].
+	Recovered bool
 
 	// Collected tells that the result has been handed out.
 	Collected bool

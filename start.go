@@ -44,11 +44,18 @@ func (s *Supervisor) begin(ctx context.Context, spec Spec, waiting bool) (j *job
 	if waiting {
 		j.waiters, j.foreground = 1, true
 	}
+	j.recordBegin(spec)
+	defer func(begun *job) {
+		if !launched {
+			begun.recordFailure()
+		}
+	}(j)
 	j.work, err = s.launch(ctx, j, spec)
 	if err != nil {
 		return nil, false, err
 	}
 	launched = true
+	j.recordStart()
 	return j, true, s.register(j)
 }
 
@@ -69,7 +76,7 @@ func (s *Supervisor) admit() (id string, err error) {
 		return "", ErrClosed
 	}
 	if s.memory.left.Load() < s.cfg.OutputMemory/2 {
-		s.top().evict(time.Now())
+		s.top.evict(time.Now())
 	}
 	for o := s; o != nil; o = o.parent {
 		if o.reg.slots >= o.reg.maxRunning {
@@ -79,14 +86,6 @@ func (s *Supervisor) admit() (id string, err error) {
 	s.takeSlots(1)
 	s.reg.live++
 	return s.newID(), nil
-}
-
-// top returns the supervisor above all others.
-func (s *Supervisor) top() *Supervisor {
-	for s.parent != nil {
-		s = s.parent
-	}
-	return s
 }
 
 // evict forgets what is too old, here and below, which gives its memory back.
@@ -158,6 +157,7 @@ func newJob(s *Supervisor, id string, spec Spec) *job {
 		key:        spec.Key,
 		leftovers:  spec.Leftovers,
 		onOwnerEnd: spec.OnOwnerEnd,
+		logFull:    spec.LogFull,
 		limit:      max(spec.OutputLimit, 0),
 		timeout:    spec.Timeout,
 		idleAfter:  spec.IdleTimeout,

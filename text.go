@@ -326,6 +326,8 @@ func (w words) callError(s Snapshot) string {
 		return "It was stopped because it had been silent for too long."
 	case s.Reason == ReasonResourceLimit:
 		return fmt.Sprintf("It took more than it may of processor time or file size (%s).", s.Signal)
+	case s.Reason == ReasonLost:
+		return "The host stopped while it ran: how it ended cannot be known. Start it again only if it still matters."
 	case s.State == Lost:
 		return "Nobody follows it any more; how it ended, or will end, cannot be known."
 	case s.Reason == ReasonOutputLimit:
@@ -382,6 +384,10 @@ func (w words) taskHead(n Notice) string {
 		return "Task: look after your background jobs, of which notices were lost."
 	case EventMatched:
 		return "Task: look at a background job that has printed what was waited for."
+	case EventLogStopped:
+		return "Task: look at a background job whose log file is not whole."
+	case EventUnrecorded, EventQuarantined:
+		return "Task: tell the host's operator that the records of background jobs are in trouble."
 	}
 	return "Task: take up a background job that has ended."
 }
@@ -405,6 +411,18 @@ func (w words) told(n Notice) string {
 		}
 		return text + "."
 	}
+	switch n.Event {
+	case EventLogStopped:
+		return fmt.Sprintf("The log file of %s takes no more: %s. The job goes on.", name, oneLine(n.Line))
+	case EventUnrecorded:
+		return fmt.Sprintf("Records of jobs cannot be written: %s. Jobs run on, but a restart of the host may forget them.", oneLine(n.Line))
+	case EventQuarantined:
+		return fmt.Sprintf("Records of earlier jobs could not be read; they were moved to %s.", oneLine(n.Line))
+	case EventLost:
+		if n.Reason == ReasonLost {
+			return fmt.Sprintf("%s was lost: the host stopped while it ran, so nobody knows how it ended. Start it again only if it still matters.", name)
+		}
+	}
 	s := Snapshot{State: n.State, Reason: n.Reason, ExitCode: n.ExitCode, Signal: n.Signal}
 	return fmt.Sprintf("%s has ended: %s, after %s.", name, s.Outcome(), shortly(n.Elapsed))
 }
@@ -414,7 +432,11 @@ func (w words) next(n Notice) string {
 	switch n.Event {
 	case EventDropped:
 		return "Next: " + w.listCall()
-	case EventMatched:
+	}
+	switch {
+	case n.ID == "":
+		return "Next: " + w.listCall()
+	case !(queued{Notice: n}).end():
 		return "Next: " + w.checkCall(n.ID)
 	}
 	return "Next: " + w.collectCall(n.ID)
@@ -445,6 +467,46 @@ func (w words) discarded(s Snapshot) string {
 		return fmt.Sprintf("- %s (%s) was told to stop and does not; its result is given up.", s.ID, oneLine(s.Tool))
 	}
 	return fmt.Sprintf("- %s (%s) had ended, %s; its result was thrown away.", s.ID, oneLine(s.Tool), s.Outcome())
+}
+
+func (w words) reportStopped() string {
+	return "The session ended while these jobs ran. They were stopped; what they printed until then is kept where a log file is named:"
+}
+
+func (w words) reportUncollected() string {
+	return "These jobs had ended, but too late for anybody to take their results:"
+}
+
+func (w words) reportHandedUp() string {
+	return "These jobs run on; whoever owned the session owns them now:"
+}
+
+func (w words) reportKept() string { return "These jobs run on by themselves; nobody follows them:" }
+
+// leftBehind tells of a job that has ended.
+func (w words) leftBehind(s Snapshot) string {
+	line := fmt.Sprintf("%s (%s): %s, after %s; it printed %s bytes", s.ID, oneLine(s.Tool), s.Outcome(), shortly(s.Elapsed), grouped(*s.captured()))
+	if s.Err != nil {
+		line += "; " + oneLine(s.Err.Error())
+	}
+	if len(s.Survivors) > 0 {
+		line += fmt.Sprintf("; %d of its processes could not be killed", len(s.Survivors))
+	}
+	return line + w.logFile(s)
+}
+
+func (w words) goesOn(s Snapshot) string {
+	return fmt.Sprintf("%s (%s), for %s so far%s", s.ID, oneLine(s.Tool), shortly(s.Elapsed), w.logFile(s))
+}
+
+func (w words) logFile(s Snapshot) string {
+	switch {
+	case s.LogPath == "" || *s.captured() == 0:
+		return ""
+	case s.LogErr != nil:
+		return fmt.Sprintf("; log file, not whole (%s): %s", oneLine(s.LogErr.Error()), s.LogPath)
+	}
+	return "; log file: " + s.LogPath
 }
 
 func (w words) noJobs() string { return "Background jobs: none." }

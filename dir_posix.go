@@ -1,0 +1,84 @@
+//go:build darwin || dragonfly || freebsd || linux || netbsd || openbsd
+
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// useDir makes a directory that only its user may enter, or makes sure that an
+// existing one is that: its own, no symbolic link, closed to others.
+func useDir(path string) error {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	fi, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	switch st := fi.Sys().(*syscall.Stat_t); {
+	case !fi.IsDir():
+		return errors.New("it is a symbolic link; name the directory itself")
+	case int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("it belongs to the user with number %d; use a directory of your own", st.Uid)
+	case fi.Mode().Perm() != 0o700:
+		return os.Chmod(path, 0o700)
+	}
+	return nil
+}
+
+// lockFile takes the lock of a directory for this process. The system gives it
+// back when the process ends, however that comes.
+func lockFile(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		defer f.Close()
+		if err != unix.EWOULDBLOCK {
+			return nil, err
+		}
+		var holder [32]byte
+		n, _ := f.ReadAt(holder[:], 0)
+		return nil, fmt.Errorf("%w: %s", ErrDirInUse, strings.TrimSpace("process "+string(holder[:n])))
+	}
+	f.Truncate(0)
+	fmt.Fprintln(f, os.Getpid()) // for people only
+	return f, nil
+}
+
+// openOwn opens a file of the directory for reading or appending. It follows no
+// symbolic link and waits for nobody.
+func openOwn(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if fi, err := f.Stat(); err != nil || !fi.Mode().IsRegular() {
+		f.Close()
+		return nil, errors.Join(err, syscall.EINVAL)
+	}
+	return f, nil
+}
+
+// tampered reports what somebody else has done to a file that is to be size
+// bytes long.
+func tampered(f *os.File, size int64) error {
+	fi, err := f.Stat()
+	switch {
+	case err != nil:
+		return err
+	case fi.Sys().(*syscall.Stat_t).Nlink == 0:
+		return errors.New("somebody removed the log file")
+	case fi.Size() != size:
+		return errors.New("somebody changed the log file")
+	}
+	return nil
+}

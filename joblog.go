@@ -1,0 +1,432 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A LogFull is a policy for jobs whose log file may grow no more.
+type LogFull int
+
+const (
+	// CutLog lets the job go on. Its log file keeps the beginning of the output
+	// and, once the job has ended, what memory kept of the end; how much is
+	// missing between is written there.
+	CutLog LogFull = iota
+	// StopJob stops the job with [ReasonOutputLimit].
+	StopJob
+)
+
+// A logCut is a place where a log file leaves something out.
+type logCut struct {
+	End  int64 `json:"end"`  // offset of the first byte left out
+	Next int64 `json:"next"` // and of the first one after that
+	Pos  int64 `json:"pos"`  // where in the file that is
+}
+
+// logTailShare is the part of a log file that is kept free for the end of a long
+// output, and footerRoom what its last line may take.
+const (
+	logTailShare = 4
+	footerRoom   = 512
+	logQueue     = 256 << 10
+)
+
+// A logFile is the file that one log of a job is streamed to. It sees what is
+// written as a tap of the RingBuf; flush brings it to the disk.
+type logFile struct {
+	j      *job
+	stderr bool
+	path   string
+	head   int64 // how long the header is
+	most   int64 // of the stream to write while it comes
+
+	// mu guards what has been seen and is not written yet.
+	mu     sync.Mutex
+	queue  []byte
+	seen   int64 // offset after the last byte seen
+	gaps   []logCut
+	behind bool  // bytes were left out as the disk is too slow
+	err    error // why the file is not whole, if something went wrong
+
+	// writing guards the fields below. It is held across writes to the file.
+	writing sync.Mutex
+	file    *os.File // nil once nothing more is written
+	index   logIndex
+	full    bool // the stream is longer than the file may be
+
+	announced bool // that nothing more is written
+}
+
+// leastLog is the least that a log file may take.
+const leastLog = 16 << 10
+
+func (l *logFile) name() string { return filepath.Base(l.path) }
+
+// problem returns why the file is not whole, nil if it is, as far as it goes.
+func (l *logFile) problem() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
+}
+
+func (l *logFile) setProblem(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		l.err = err
+	}
+}
+
+// remove takes the file away again.
+func (l *logFile) remove() {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if l.file != nil {
+		l.file.Close()
+		l.file = nil
+	}
+	os.Remove(l.path)
+	l.j.s.store.logs.done(l.name())
+}
+
+// A logIndex says which bytes of a stream a log file holds, and where.
+type logIndex struct {
+	runs []logRun
+	size int64 // of the file
+}
+
+type logRun struct{ off, pos, n int64 }
+
+// open makes the file, with a header for people.
+func (l *logFile) open(header string) error {
+	f, err := openOwn(l.path, os.O_CREATE|os.O_EXCL|os.O_WRONLY|os.O_APPEND)
+	if err != nil {
+		return err
+	}
+	if _, err := f.WriteString(header); err != nil {
+		f.Close()
+		os.Remove(l.path)
+		return err
+	}
+	l.file, l.head = f, int64(len(header))
+	l.index = logIndex{runs: []logRun{{pos: l.head}}, size: l.head}
+	return nil
+}
+
+// feed is called with all that is written to the log, under the lock of the
+// RingBuf: it must not wait.
+func (l *logFile) feed(p []byte, off int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if off > l.seen {
+		l.gaps = append(l.gaps, logCut{End: l.seen, Next: off, Pos: int64(len(l.queue))})
+	}
+	l.seen = off + int64(len(p))
+	if len(l.queue)+len(p) > logQueue {
+		l.behind = true
+		return
+	}
+	l.queue = append(l.queue, p...)
+}
+
+func (l *logFile) gap()      {}
+func (l *logFile) end(int64) {}
+
+// take returns what waits to be written, as pieces without a gap inside.
+func (l *logFile) take() (data []byte, gaps []logCut, behind bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	data, gaps, behind = l.queue, l.gaps, l.behind
+	l.queue, l.gaps = nil, nil
+	return data, gaps, behind
+}
+
+// flush writes what has been seen. It must not be called under any other lock.
+func (l *logFile) flush() {
+	l.writing.Lock()
+	stopped := l.flushQueue()
+	l.writing.Unlock()
+	if stopped {
+		l.j.logStopped(l)
+	}
+}
+
+// flushQueue needs writing. It reports whether nothing more will be written from
+// now on.
+func (l *logFile) flushQueue() (stopped bool) {
+	data, gaps, behind := l.take()
+	if l.file == nil || l.full {
+		return false
+	}
+	done := int64(0)
+	for _, g := range gaps {
+		l.write(data[done:g.Pos])
+		l.skip(g.End, g.Next)
+		done = g.Pos
+	}
+	l.write(data[done:])
+	if behind && l.file != nil {
+		l.fail(errors.New("the disk is too slow for what the job prints"))
+	}
+	return l.full || l.file == nil
+}
+
+// write appends bytes of the stream to the file. It needs writing, as do all
+// below.
+func (l *logFile) write(p []byte) {
+	if l.file == nil || l.full || len(p) == 0 {
+		return
+	}
+	last := &l.index.runs[len(l.index.runs)-1]
+	room := l.most - l.index.size
+	if !l.full && int64(len(p)) > room {
+		l.full = true
+		p = p[:max(room, 0)]
+	}
+	if granted := l.j.s.store.logs.grant(int64(len(p))); granted < int64(len(p)) {
+		l.full = true
+		p = p[:granted]
+	}
+	n, err := l.file.Write(p)
+	last.n += int64(n)
+	l.index.size += int64(n)
+	if err != nil {
+		l.fail(err)
+	}
+}
+
+// fail gives the file up.
+func (l *logFile) fail(err error) {
+	l.setProblem(err)
+	l.file.Close()
+	l.file = nil
+}
+
+// skip notes that the file leaves out what is between two offsets.
+func (l *logFile) skip(end, next int64) {
+	if l.file == nil || l.full {
+		return
+	}
+	mark := fmt.Sprintf("\n# %d bytes are not in this file\n", next-end)
+	n, err := l.file.WriteString(mark)
+	l.index.size += int64(n)
+	if err != nil {
+		l.fail(err)
+		return
+	}
+	l.cut(end, next)
+}
+
+func (l *logFile) cut(end, next int64) {
+	c := logCut{End: end, Next: next, Pos: l.index.size}
+	l.index.runs = append(l.index.runs, logRun{off: c.Next, pos: c.Pos})
+	l.j.s.record(record{Kind: recordCut, ID: l.j.id, Stderr: l.stderr, Cut: &c})
+}
+
+// finish writes the end of the output, if the file had no room for all, and the
+// footer. It returns up to which offset the file goes.
+func (l *logFile) finish(ring *RingBuf, footer string) (end int64) {
+	l.flush()
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if l.file == nil {
+		return l.index.end()
+	}
+	if l.full {
+		l.full, l.most = false, l.most+l.most/(logTailShare-1)
+		l.writeTail(ring.Log())
+	}
+	if l.file != nil {
+		l.file.WriteString("\n# " + footer + "\n")
+		l.index.size += int64(len(footer)) + 4
+		if err := tampered(l.file, l.index.size); err != nil {
+			l.setProblem(err)
+			l.index.runs = []logRun{{}}
+		}
+		l.file.Close()
+		l.file = nil
+	}
+	return l.index.end()
+}
+
+// writeTail adds what memory kept of the end.
+func (l *logFile) writeTail(kept Log) {
+	have := l.index.end()
+	for _, p := range kept.Pieces {
+		end := p.From + int64(len(p.Data))
+		if end != kept.Total || end <= have {
+			continue
+		}
+		from := max(have, p.From, end-(l.most-l.index.size-100))
+		if from > have {
+			l.skip(have, from)
+		}
+		l.write(p.Data[from-p.From:])
+	}
+}
+
+// end returns the offset after the last byte in the file.
+func (x logIndex) end() int64 {
+	last := x.runs[len(x.runs)-1]
+	return last.off + last.n
+}
+
+// find returns the first offset at or after from that the file holds, where it
+// is, and how many bytes follow without a gap.
+func (x logIndex) find(from int64) (off, pos, n int64) {
+	for _, r := range x.runs {
+		if r.off+r.n > from {
+			off = max(from, r.off)
+			return off, r.pos + off - r.off, r.off + r.n - off
+		}
+	}
+	return from, 0, 0
+}
+
+// chunk reads from the offset from on into p. ok is false if there is nothing.
+func (l *logFile) chunk(p []byte, from int64) (c Chunk, ok bool) {
+	l.writing.Lock()
+	off, pos, n := l.index.find(from)
+	l.writing.Unlock()
+	if n == 0 || len(p) == 0 {
+		return Chunk{}, false
+	}
+	f, err := openOwn(l.path, os.O_RDONLY)
+	if err != nil {
+		return Chunk{}, false
+	}
+	defer f.Close()
+	if fi, err := f.Stat(); err != nil || fi.Size() < pos+n {
+		return Chunk{}, false // somebody has cut it
+	}
+	got, _ := f.ReadAt(p[:min(int64(len(p)), n)], pos)
+	return Chunk{From: off, Next: off + int64(got), Dropped: off - from, Data: p[:got]}, got > 0
+}
+
+// reach returns how many bytes there are from an offset on; 0 if the byte at the
+// offset is not in the file.
+func (l *logFile) reach(from int64) int64 {
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	off, _, n := l.index.find(from)
+	if off != from {
+		return 0
+	}
+	return n
+}
+
+// refill puts into the ring what it would have kept, had it seen what is in the
+// file.
+func (l *logFile) refill(ring *RingBuf, total int64) {
+	f, err := openOwn(l.path, os.O_RDONLY)
+	if err == nil {
+		defer f.Close()
+	}
+	at := int64(0)
+	copyRun := func(r logRun, from, to int64) {
+		if from, to = max(from, r.off, at), min(to, r.off+r.n); f == nil || from >= to {
+			return
+		}
+		data := make([]byte, to-from)
+		n, _ := io.ReadFull(io.NewSectionReader(f, r.pos+from-r.off, to-from), data)
+		ring.drop(from - at)
+		ring.Write(data[:n])
+		at = from + int64(n)
+	}
+	for _, r := range l.index.runs {
+		copyRun(r, 0, int64(ring.headCap))
+	}
+	for _, r := range l.index.runs {
+		copyRun(r, total-int64(ring.tailCap), total)
+	}
+	ring.drop(total - at)
+}
+
+// logDir is the directory of log files, and what they may take together.
+type logDir struct {
+	path string
+
+	mu     sync.Mutex // guards the fields below
+	budget int64
+	used   int64
+	live   map[string]bool // files that are written to
+}
+
+// grant takes n bytes of the budget, or what is left of it once old logs have
+// made room.
+func (d *logDir) grant(n int64) int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.used+n > d.budget {
+		d.makeRoom(d.used+n-d.budget, time.Time{})
+	}
+	n = max(0, min(n, d.budget-d.used))
+	d.used += n
+	return n
+}
+
+// begin reserves room for a file that is about to be written.
+func (d *logDir) begin(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.live[name] = true
+}
+
+// done makes a file one that may have to make room.
+func (d *logDir) done(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.live, name)
+}
+
+// makeRoom removes the oldest files that nobody writes to, until need bytes are
+// free, and all that were last written before old. It needs mu.
+func (d *logDir) makeRoom(need int64, old time.Time) {
+	for _, f := range d.files() {
+		if d.live[f.name] || need <= 0 && !f.written.Before(old) {
+			continue
+		}
+		if os.Remove(filepath.Join(d.path, f.name)) == nil {
+			need -= f.size
+			d.used -= min(f.size, d.used)
+		}
+	}
+}
+
+// count finds out what the files take, and removes those that were last written
+// before old.
+func (d *logDir) count(old time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.used = 0
+	for _, f := range d.files() {
+		d.used += f.size
+	}
+	d.makeRoom(d.used-d.budget, old)
+}
+
+type oldLog struct {
+	name    string
+	size    int64
+	written time.Time
+}
+
+// files lists the files, the oldest first.
+func (d *logDir) files() []oldLog {
+	entries, _ := os.ReadDir(d.path)
+	var logs []oldLog
+	for _, e := range entries {
+		if fi, err := e.Info(); err == nil && fi.Mode().IsRegular() {
+			logs = append(logs, oldLog{e.Name(), fi.Size(), fi.ModTime()})
+		}
+	}
+	slices.SortFunc(logs, func(a, b oldLog) int { return a.written.Compare(b.written) })
+	return logs
+}

@@ -1,0 +1,10 @@
+//go:build !linux
+
+package jobs
+
+func bootID() string { return "" }
+
+func startTicks(int) uint64 { return 0 }
+
+// orphans finds nothing: only Linux shows which processes were a job's.
+func (*host) orphans(*pastJob) tree { return nil }

@@ -1,0 +1,187 @@
+package jobs
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"time"
+)
+
+// What a job puts on record, and when.
+
+// record writes records, if there is a journal. If that begins to fail it is
+// told once.
+func (s *shared) record(rs ...record) {
+	if s.store == nil {
+		return
+	}
+	err := s.store.journal.write(rs...)
+	if err == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.top.reg.notices.add(queued{Notice: Notice{Event: EventUnrecorded, ExitCode: -1, Line: readable(err.Error(), 4*nameLimit)}})
+}
+
+// recordBegin puts on record that the job is about to start, and makes its log
+// files.
+func (j *job) recordBegin(spec Spec) {
+	if j.s.store == nil {
+		return
+	}
+	j.command = redact(spec.Argv)
+	r := record{
+		Kind: recordBegin, ID: j.id, At: j.started,
+		Tool: j.tool, Tag: j.tag, Trust: j.trust, Owner: j.owner.name, Command: j.command,
+		Boot: bootID(), Host: os.Getpid(),
+		Keep: j.onOwnerEnd == KeepRunning, Split: j.errOut != nil,
+	}
+	if j.cfg.LogLimit > 0 {
+		r.LogHead = j.openLog(j.out, false)
+		if j.errOut != nil {
+			r.ErrHead = j.openLog(j.errOut, true)
+		}
+	}
+	j.s.record(r)
+}
+
+// openLog makes the file of one log and returns how long its header is. Where
+// that fails the job goes on without.
+func (j *job) openLog(ring *RingBuf, stderr bool) int64 {
+	l := &logFile{j: j, stderr: stderr, path: j.s.store.logPath(j.id, stderr)}
+	l.most = (j.cfg.LogLimit - footerRoom) / logTailShare * (logTailShare - 1)
+	header := fmt.Sprintf("# %s (%s), %s\n# %s\n\n", j.id, oneLine(j.tool), j.started.Format(time.RFC3339), strings.Join(strings.Fields(j.command), " "))
+	j.s.store.logs.begin(l.name())
+	if j.s.store.logs.grant(int64(len(header))+footerRoom) == 0 {
+		l.full = true
+	}
+	if err := l.open(header); err != nil {
+		l.setProblem(err)
+		j.s.store.logs.done(l.name())
+	}
+	j.logFiles = append(j.logFiles, l)
+	ring.tap(l)
+	return l.head
+}
+
+// recordStart puts on record that the job runs. Only then may its id be handed
+// out.
+func (j *job) recordStart() {
+	if j.s.store == nil {
+		return
+	}
+	r := record{Kind: recordStart, ID: j.id, PID: j.work.pid()}
+	r.Ticks = startTicks(r.PID)
+	j.s.record(r)
+}
+
+// recordFailure takes back the record of a job that did not start.
+func (j *job) recordFailure() {
+	if j.s.store == nil {
+		return
+	}
+	for _, l := range j.logFiles {
+		l.remove()
+	}
+	j.s.record(record{Kind: recordGone, ID: j.id})
+}
+
+// recordEnd puts the end of the job on record. It must be called before that
+// can be seen.
+func (j *job) recordEnd(e ending) {
+	if j.s.store == nil {
+		return
+	}
+	j.s.mu.Lock()
+	state, reason := e.conclude(j.cause)
+	ended := j.ended
+	if j.unkilled != nil {
+		e.survivors = j.unkilled
+	}
+	if e.err == nil {
+		e.err = j.stopErr
+	}
+	j.s.mu.Unlock()
+	if ended {
+		return
+	}
+	past := &pastEnd{
+		State: state, Reason: reason, ExitCode: e.exitCode, Signal: e.signal, Core: e.core,
+		Elapsed: time.Since(j.started), CPU: e.usage.cpu, PeakRSS: e.usage.peakRSS,
+		Leftovers: e.leftovers, Survivors: e.survivors,
+		ResultSize: e.resultFile.Size, Problem: e.resultFile.Problem,
+	}
+	if e.err != nil {
+		past.Err = readable(e.err.Error(), 4000)
+	}
+	past.Total, _ = j.out.Stats()
+	if j.errOut != nil {
+		past.ErrTotal, _ = j.errOut.Stats()
+	}
+	j.finishLogs(past)
+	if err := j.s.store.saveResult(j.id, e.resultFile.Data); err != nil && past.Problem == "" {
+		past.Problem = "the result was not kept: " + err.Error()
+	}
+	j.s.record(record{Kind: recordEnd, ID: j.id, End: past})
+}
+
+// finishLogs completes the log files.
+func (j *job) finishLogs(past *pastEnd) {
+	snap := Snapshot{State: past.State, Reason: past.Reason, ExitCode: past.ExitCode, Signal: past.Signal}
+	for _, l := range j.logFiles {
+		ring, end, total := j.out, &past.LogBytes, past.Total
+		if l.stderr {
+			ring, end, total = j.errOut, &past.ErrBytes, past.ErrTotal
+		}
+		footer := fmt.Sprintf("%s, after %s; %d bytes in all", snap.Outcome(), shortly(past.Elapsed), total)
+		*end = l.finish(ring, footer)
+		j.s.store.logs.done(l.name())
+	}
+}
+
+// logStopped says that a log file takes no more, once, and does to the job what
+// its policy says.
+func (j *job) logStopped(l *logFile) {
+	l.writing.Lock()
+	again := l.announced
+	l.announced = true
+	size := l.index.size
+	l.writing.Unlock()
+	err := l.problem()
+	if again {
+		return
+	}
+	if err == nil && j.logFull == StopJob {
+		j.requestStop(ReasonOutputLimit)
+		return
+	}
+	j.s.mu.Lock()
+	defer j.s.mu.Unlock()
+	if j.ended || j.told {
+		return
+	}
+	n := j.notice(EventLogStopped)
+	n.Line = fmt.Sprintf("full at %d bytes", size)
+	if err != nil {
+		n.Line = readable(err.Error(), nameLimit)
+	}
+	j.owner.reg.notices.add(queued{Notice: n, job: j})
+}
+
+// recordNotes writes what was noted under the lock of the tables.
+func (s *shared) recordNotes(rs []record) {
+	s.record(rs...)
+	for _, r := range rs {
+		if r.Kind == recordGone {
+			os.Remove(s.store.resultPath(r.ID))
+		}
+	}
+}
+
+// flushLogs brings what has been printed to the log files.
+func (j *job) flushLogs() {
+	for _, l := range j.logFiles {
+		l.flush()
+	}
+}
