@@ -93,14 +93,13 @@ type journal struct {
 	path string
 	sync bool
 
-	// mu guards the fields below and orders what is written: it is held across
-	// writes to the file, and by nobody who holds another lock.
+	// mu guards the fields below and orders what is written, so it is held across
+	// writes to the file. Nobody takes another lock under it.
 	mu      sync.Mutex
 	file    *os.File // nil once closed
 	size    int64
 	compact int64  // the size at which it is compacted
 	waiting []byte // what could not be written yet
-	lost    bool   // more than that could not be kept
 	failing bool   // the last write failed
 }
 
@@ -138,34 +137,32 @@ func (jl *journal) write(rs ...record) error {
 // append needs mu.
 func (jl *journal) append(lines []byte) error {
 	if len(jl.waiting) > 0 {
-		// The last write may have left a part of a line.
 		lines = append(jl.waiting, lines...)
 	}
 	n, err := jl.file.Write(lines)
-	jl.size += int64(n)
-	if err == nil && jl.sync {
-		err = jl.file.Sync()
-		n = len(lines) // they are in the file, at least
-	}
-	if rest := lines[n:]; len(rest) > 0 {
-		jl.hold(rest, n > 0)
+	if err != nil {
+		if n > 0 && jl.file.Truncate(jl.size) != nil {
+			jl.size += int64(n)
+			lines = append([]byte("\n"), lines...) // ends the torn one
+		}
+		jl.hold(lines)
 		return err
 	}
+	jl.size += int64(n)
 	jl.waiting = nil
-	return err
+	if jl.sync {
+		return jl.file.Sync()
+	}
+	return nil
 }
 
-// hold keeps lines for the next write. It needs mu.
-func (jl *journal) hold(rest []byte, torn bool) {
-	if torn {
-		// Written again as a whole; what is torn will be put aside.
-		jl.file.Truncate(jl.size)
+// hold keeps lines for the next write, if they are not too many. It needs mu.
+func (jl *journal) hold(lines []byte) {
+	if len(lines) > maxWaiting {
+		cut := bytes.IndexByte(lines[len(lines)-maxWaiting:], '\n')
+		lines = lines[len(lines)-maxWaiting+cut+1:] // without the oldest
 	}
-	if len(rest) > maxWaiting {
-		jl.lost = true
-		rest = rest[:0]
-	}
-	jl.waiting = append([]byte(nil), rest...)
+	jl.waiting = bytes.Clone(lines)
 }
 
 // rewrite leaves out what is gone. It needs mu.
@@ -322,13 +319,16 @@ func parseRecords(data []byte) (past []*pastJob, bad [][]byte) {
 // makes no sense.
 func (p *pastJob) take(r record) bool {
 	switch r.Kind {
+	case recordBegin: // written again after a failure, as others may be
 	case recordStart:
 		p.start = &r
 	case recordCut:
 		if r.Cut == nil {
 			return false
 		}
-		p.cuts = append(p.cuts, r)
+		if k := len(p.cuts); k == 0 || *p.cuts[k-1].Cut != *r.Cut || p.cuts[k-1].Stderr != r.Stderr {
+			p.cuts = append(p.cuts, r)
+		}
 	case recordEnd:
 		if r.End == nil || !r.End.State.Ended() {
 			return false

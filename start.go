@@ -140,6 +140,7 @@ func (s *Supervisor) register(j *job) error {
 		j.hurry()
 		<-j.done
 		j.forgetOutput()
+		j.recordFailure()
 		return ErrClosed
 	}
 	return nil
