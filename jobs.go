@@ -44,10 +44,23 @@
 //
 // Jobs have sessions of their own, so a Ctrl-C at the host's terminal does not
 // reach them. A host should catch it with [os/signal.NotifyContext] and call
-// [Supervisor.Close]. A host that is killed outright leaves its jobs running.
-// Signals that the host ignores ([os/signal.Ignore]) are ignored by its jobs
+// [Supervisor.Close]. A host that is killed outright leaves its jobs running,
+// unless [Config.Leash] is set: then they die with it. Signals that the host ignores ([os/signal.Ignore]) are ignored by its jobs
 // too, as the system hands that on through exec; a stop then takes the whole
 // kill grace and ends with SIGKILL.
+//
+// # What outlives the host
+//
+// With [Config.Dir] every job is on record: before its id is returned, before
+// its end can be seen, and before whoever is told of the end goes on. The next
+// host that opens the directory finds every id that was given out as ended, as
+// lost, or as running still, and is told each end that nobody was told before;
+// see [Supervisor.Recovered]. With [Config.LogLimit] the whole output is there
+// too.
+//
+// A job with a [Spec.Shell] runs detached, on this machine or on another: it
+// needs neither its host nor a connection. It is looked at from time to time
+// through short calls of a POSIX shell, and the next host picks it up.
 //
 // # Platforms
 //
