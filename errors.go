@@ -87,14 +87,15 @@ type Stage string
 
 // The stages of a start, in order.
 const (
-	StageSpec Stage = "spec"              // the Spec is not valid
-	StageWrap Stage = "wrapper"           // Config.Wrap
-	StageEnv  Stage = "environment"       // Config.EnvFilter
-	StageFile Stage = "result file"       // the private directory or the result file
-	StageDir  Stage = "working directory" // Spec.Dir
-	StagePath Stage = "program"           // finding and executing Argv[0]
-	StageArgs Stage = "arguments"         // the size of arguments and environment
-	StageHost Stage = "resources"         // descriptors, processes, memory
+	StageSpec  Stage = "spec"              // the Spec is not valid
+	StageWrap  Stage = "wrapper"           // Config.Wrap
+	StageEnv   Stage = "environment"       // Config.EnvFilter
+	StageFile  Stage = "result file"       // the private directory or the result file
+	StageDir   Stage = "working directory" // Spec.Dir
+	StagePath  Stage = "program"           // finding and executing Argv[0]
+	StageArgs  Stage = "arguments"         // the size of arguments and environment
+	StageLeash Stage = "leash"             // Config.Leash
+	StageHost  Stage = "resources"         // descriptors, processes, memory
 )
 
 // A StartError says why a job could not be started. It never contains the

@@ -45,9 +45,10 @@
 // Jobs have sessions of their own, so a Ctrl-C at the host's terminal does not
 // reach them. A host should catch it with [os/signal.NotifyContext] and call
 // [Supervisor.Close]. A host that is killed outright leaves its jobs running,
-// unless [Config.Leash] is set: then they die with it. Signals that the host ignores ([os/signal.Ignore]) are ignored by its jobs
-// too, as the system hands that on through exec; a stop then takes the whole
-// kill grace and ends with SIGKILL.
+// unless [Config.Leash] is set: then they die with it. Signals that the host
+// ignores ([os/signal.Ignore]) are ignored by its jobs too, as the system hands
+// that on through exec; a stop then takes the whole kill grace and ends with
+// SIGKILL.
 //
 // # What outlives the host
 //
@@ -155,6 +156,24 @@ type Config struct {
 	// KillOverMemory makes a job whose output finds no room in OutputMemory stop
 	// with [ReasonOutputLimit], instead of keeping less of it.
 	KillOverMemory bool
+
+	// Leash makes the jobs die with the host, even if that is killed outright:
+	// their processes get SIGTERM, then SIGKILL 0.3 seconds later, wherever they
+	// went, within what can be found (see the end of the package comment). It is
+	// a small shell process, one for all jobs of the supervisor and its children,
+	// that is started with the first process job and ended by Close. A host that
+	// exits without Close, or replaces itself by exec, counts as killed; one that
+	// is stopped does not. Jobs with [KeepRunning], and what [KeepLeftovers]
+	// keeps, are not held.
+	//
+	// A leash that dies, or does not listen for a second, is replaced, of which
+	// there is a notice with [EventLeashLost]. The sixth loss within a minute
+	// makes that say that no job is held any more.
+	//
+	// It needs Linux with /proc, /bin/sh, and cat, grep, sed, sleep and tr in the
+	// host's PATH. Where something is missing the start of a process job fails
+	// with [StageLeash].
+	Leash bool
 
 	// LogAge is how old a log file may grow. Defaults to 7 days.
 	LogAge time.Duration
@@ -367,7 +386,8 @@ type shared struct {
 	owners *atomic.Int64 // supervisors made so far
 	store  *store        // nil without Config.Dir
 
-	host    *host // what the platform needs once per tree
+	host    *host  // what the platform needs once per tree
+	leash   *leash // nil without Config.Leash
 	dir     privateDir
 	watcher resultWatcher
 	kept    keptPipes
@@ -396,6 +416,7 @@ func New(cfg Config) (*Supervisor, error) {
 	sh.memory.left.Store(cfg.OutputMemory)
 	s := newSupervisor(sh, &cfg)
 	sh.top = s
+	sh.leash = newLeash(s)
 	if cfg.Dir == "" {
 		s.number = int(sh.owners.Add(1))
 		return s, nil

@@ -28,11 +28,16 @@ const (
 	// EventQuarantined tells that records in Config.Dir could not be read, and in
 	// Line which file they were moved to.
 	EventQuarantined = "records_quarantined"
+
+	// EventLeashLost tells that the leash was lost, and in Line what was done about
+	// it; at the top supervisor only. See Config.Leash.
+	EventLeashLost = "leash_lost"
 )
 
 // A Notice tells that a job has ended, or that it printed a line that somebody
-// watches for. It is of constant size: but for that one line, cut to 200 bytes,
-// it never holds output.
+// watches for; with [EventDropped] and [EventLeashLost] it is about no job. It
+// is of constant size: but for that one line, cut to 200 bytes, it never holds
+// output.
 //
 // The end of a job is told once: by the answer of a Collect, Cancel, Run, Wait,
 // Reap, Reset, TurnEnd or Close that waited for it or found it ended; otherwise
@@ -87,6 +92,9 @@ type noticeView struct {
 func (n Notice) view(w words) noticeView {
 	if n.Dropped > 0 {
 		return noticeView{Event: n.Event, Dropped: n.Dropped, NextAction: w.listCall()}
+	}
+	if n.Event == EventLeashLost {
+		return noticeView{Event: n.Event, Line: n.Line, NextAction: w.listCall()}
 	}
 	v := noticeView{
 		Event:       n.Event,

@@ -283,6 +283,7 @@ func (s *Supervisor) finishClose(stopped []*job, report Report) {
 	if s.parent == nil {
 		s.kept.close()
 		s.watcher.close()
+		s.leash.close()
 		s.host.close()
 		s.dir.remove()
 		defer s.store.release()

@@ -110,6 +110,7 @@ func (p *process) settle(j *job, first bool) ending {
 	}
 	left.resultFile = j.result.final(j.out)
 	j.s.watcher.remove(j)
+	j.s.leash.release(j.id)
 	e := p.tree.reap()
 	e.leftovers, e.survivors, e.resultFile = left.leftovers, left.survivors, left.resultFile
 	if e.err == nil {
@@ -120,6 +121,7 @@ func (p *process) settle(j *job, first bool) ending {
 
 // release closes the descriptors, save those that kept leftovers need.
 func (p *process) release(j *job) {
+	j.s.leash.release(j.id) // where a panic kept settle from it
 	if p.kept {
 		p.streams.keep(&j.s.kept)
 	} else {

@@ -29,6 +29,7 @@ func startProcess(ctx context.Context, j *job, spec Spec) (_ work, err error) {
 	j.result.touched = j.noteTime
 	defer func() {
 		if err != nil {
+			j.s.leash.release(j.id)
 			j.result.unlink()
 			j.result.release()
 		}
@@ -39,6 +40,12 @@ func startProcess(ctx context.Context, j *job, spec Spec) (_ work, err error) {
 	}
 	if err := c.limit(spec.Limits); err != nil {
 		return nil, err
+	}
+	if err := j.s.leash.announce(ctx, j); err != nil {
+		if errors.Is(err, ctx.Err()) {
+			return nil, err
+		}
+		return nil, c.fail(StageLeash, err, "")
 	}
 	p := new(process)
 	stdio, err := p.streams.connect(j)
@@ -60,6 +67,7 @@ func startProcess(ctx context.Context, j *job, spec Spec) (_ work, err error) {
 		}
 		return nil, c.explain(err)
 	}
+	j.s.leash.hold(j.id, p.tree.pid())
 	return p, nil
 }
 

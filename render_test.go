@@ -31,6 +31,7 @@ func sampleNotices() map[string]jobs.Notice {
 	return map[string]jobs.Notice{
 		"completed": n, "failed": failed, "matched": matched, "suppressed": suppressed,
 		"dropped": {Event: jobs.EventDropped, ExitCode: -1, Dropped: 3},
+		"leash":   {Event: jobs.EventLeashLost, ExitCode: -1, Line: "a new one holds the jobs"},
 	}
 }
 

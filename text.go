@@ -382,6 +382,8 @@ func (w words) taskHead(n Notice) string {
 	switch n.Event {
 	case EventDropped:
 		return "Task: look after your background jobs, of which notices were lost."
+	case EventLeashLost:
+		return "Task: look after your background jobs, whose leash was lost."
 	case EventMatched:
 		return "Task: look at a background job that has printed what was waited for."
 	case EventLogStopped:
@@ -401,6 +403,8 @@ func (w words) told(n Notice) string {
 	switch n.Event {
 	case EventDropped:
 		return fmt.Sprintf("%d notices of jobs were lost, as nobody took them.", n.Dropped)
+	case EventLeashLost:
+		return fmt.Sprintf("The leash, which ends all jobs if their host is killed, was lost: %s.", oneLine(n.Line))
 	case EventMatched:
 		if n.Line == "" && n.Suppressed > 0 {
 			return fmt.Sprintf("%s printed %d more lines that are watched for; they were suppressed.", name, n.Suppressed)
@@ -430,7 +434,7 @@ func (w words) told(n Notice) string {
 // next says what to do about a notice.
 func (w words) next(n Notice) string {
 	switch n.Event {
-	case EventDropped:
+	case EventDropped, EventLeashLost:
 		return "Next: " + w.listCall()
 	}
 	switch {
