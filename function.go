@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 )
 
 // A function is the work of a job that runs inside the host.
@@ -15,6 +16,8 @@ type function struct {
 
 	result ResultFile // set by follow, as is err
 	err    error
+
+	printing sync.Mutex // held while a piece goes to the log and its file
 }
 
 func newFunction(start context.Context, call func(context.Context, io.Writer) (any, error)) *function {
@@ -33,7 +36,7 @@ func (f *function) unread() bool { return false }
 
 func (f *function) follow(j *job) {
 	defer f.cancel()
-	f.result, f.err = f.protected(functionOutput{j})
+	f.result, f.err = f.protected(functionOutput{j, &f.printing})
 }
 
 func (f *function) settle(*job, bool) ending {
@@ -92,9 +95,16 @@ func (f *function) stop(j *job) (survivors []Process, stuck bool, err error) {
 }
 
 // functionOutput is the out of a function.
-type functionOutput struct{ j *job }
+type functionOutput struct {
+	j  *job
+	mu *sync.Mutex // or many at once would print faster than one can flush
+}
 
 func (o functionOutput) Write(p []byte) (int, error) {
+	if len(o.j.logFiles) > 0 {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+	}
 	n, err := o.j.out.Write(p)
 	if n > 0 {
 		o.j.noteOutput(n)

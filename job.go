@@ -153,26 +153,36 @@ func (j *job) chunk(from int64, room func(there int64) []byte, stderr bool) Chun
 	if from < 0 {
 		from = max(0, total+from)
 	}
-	if dropped > 0 && !ring.keeps(from) {
+	gone := dropped > 0 && !ring.keeps(from)
+	if gone {
 		if c, ok := j.fileChunk(from, room, stderr); ok {
-			c.Total = total
 			return c
 		}
 	}
-	return ring.Chunk(room(total-dropped), from)
+	c := ring.Chunk(room(total-dropped), from)
+	if c.Dropped > 0 && !gone { // since a moment ago
+		if c, ok := j.fileChunk(from, room, stderr); ok {
+			return c
+		}
+	}
+	return c
 }
 
-// fileChunk reads from the file of a log. ok is false if the file does not hold
-// what is asked for either.
+// fileChunk reads from the file of a log. ok is false if memory holds more of
+// what is asked for.
 func (j *job) fileChunk(from int64, room func(there int64) []byte, stderr bool) (c Chunk, ok bool) {
 	for _, l := range j.logFiles {
 		if l.stderr != stderr {
 			continue
 		}
 		l.flush()
-		if there := l.reach(from); there > 0 {
-			return l.chunk(room(min(there, 1<<20)), from)
+		off, there := l.reach(from)
+		if there == 0 || off > from && j.log(stderr).Chunk(nil, from).From <= off {
+			return Chunk{}, false
 		}
+		c, ok = l.chunk(room(min(there, 1<<20)), from)
+		c.Total, _ = j.log(stderr).Stats()
+		return c, ok
 	}
 	return Chunk{}, false
 }
@@ -586,8 +596,13 @@ func (j *job) snapshot() Snapshot {
 		LateBytes:    j.late.Load(),
 		Collected:    j.collected,
 	}
-	if len(j.logFiles) > 0 {
-		snap.LogPath, snap.LogErr = j.logFiles[0].path, j.logFiles[0].problem()
+	for _, l := range j.logFiles {
+		if snap.LogPath == "" {
+			snap.LogPath = l.path
+		}
+		if snap.LogErr == nil {
+			snap.LogErr = l.problem()
+		}
 	}
 	snap.OutputTotal, snap.OutputDropped = j.out.Stats()
 	if j.errOut != nil {

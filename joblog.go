@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -35,6 +36,7 @@ type logCut struct {
 const (
 	logTailShare = 4
 	footerRoom   = 512
+	markRoom     = 100 // for the line that says what is missing
 	logQueue     = 256 << 10
 )
 
@@ -50,7 +52,8 @@ type logFile struct {
 	// mu guards what has been seen and is not written yet.
 	mu     sync.Mutex
 	queue  []byte
-	seen   int64 // offset after the last byte seen
+	box    *[]byte // of queuePool, which queue came from; nil while there is none
+	seen   int64   // offset after the last byte seen
 	gaps   []logCut
 	behind bool  // bytes were left out as the disk is too slow
 	err    error // why the file is not whole, if something went wrong
@@ -60,6 +63,7 @@ type logFile struct {
 	file    *os.File // nil once nothing more is written
 	index   logIndex
 	full    bool // the stream is longer than the file may be
+	made    fs.FileInfo
 
 	announced bool // that nothing more is written
 }
@@ -91,8 +95,8 @@ func (l *logFile) remove() {
 	if l.file != nil {
 		l.file.Close()
 		l.file = nil
+		os.Remove(l.path)
 	}
-	os.Remove(l.path)
 	l.j.s.store.logs.done(l.name())
 }
 
@@ -110,12 +114,16 @@ func (l *logFile) open(header string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := f.WriteString(header); err != nil {
+	made, err := f.Stat()
+	if err == nil {
+		_, err = f.WriteString(header)
+	}
+	if err != nil {
 		f.Close()
 		os.Remove(l.path)
 		return err
 	}
-	l.file, l.head = f, int64(len(header))
+	l.file, l.made, l.head = f, made, int64(len(header))
 	l.index = logIndex{runs: []logRun{{pos: l.head}}, size: l.head}
 	return nil
 }
@@ -129,23 +137,42 @@ func (l *logFile) feed(p []byte, off int64) {
 		l.gaps = append(l.gaps, logCut{End: l.seen, Next: off, Pos: int64(len(l.queue))})
 	}
 	l.seen = off + int64(len(p))
-	if len(l.queue)+len(p) > logQueue {
+	// One piece of any size is fine: who wrote it flushes it next.
+	if len(l.queue) > 0 && len(l.queue)+len(p) > logQueue {
 		l.behind = true
-		return
+	}
+	if l.behind {
+		return // for good: what comes now would be in the wrong place
+	}
+	if l.box == nil {
+		l.box = queuePool.Get().(*[]byte)
+		l.queue = (*l.box)[:0]
 	}
 	l.queue = append(l.queue, p...)
 }
 
+// queuePool holds buffers of queues: a job that prints nothing has none.
+var queuePool = sync.Pool{New: func() any { return new([]byte) }}
+
 func (l *logFile) gap()      {}
 func (l *logFile) end(int64) {}
 
-// take returns what waits to be written, as pieces without a gap inside.
-func (l *logFile) take() (data []byte, gaps []logCut, behind bool) {
+// take returns what waits to be written, as pieces without a gap inside, and the
+// box that its buffer goes back in.
+func (l *logFile) take() (data []byte, box *[]byte, gaps []logCut, behind bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	data, gaps, behind = l.queue, l.gaps, l.behind
-	l.queue, l.gaps = nil, nil
-	return data, gaps, behind
+	data, box, gaps, behind = l.queue, l.box, l.gaps, l.behind
+	l.queue, l.box, l.gaps = nil, nil, nil
+	return data, box, gaps, behind
+}
+
+// recycle gives the buffer of a queue back. A large one is not worth keeping.
+func recycle(data []byte, box *[]byte) {
+	if box != nil && cap(data) <= logQueue {
+		*box = data
+		queuePool.Put(box)
+	}
 }
 
 // flush writes what has been seen. It must not be called under any other lock.
@@ -161,9 +188,10 @@ func (l *logFile) flush() {
 // flushQueue needs writing. It reports whether nothing more will be written from
 // now on.
 func (l *logFile) flushQueue() (stopped bool) {
-	data, gaps, behind := l.take()
+	data, box, gaps, behind := l.take()
+	defer recycle(data, box)
 	if l.file == nil || l.full {
-		return false
+		return !l.announced
 	}
 	done := int64(0)
 	for _, g := range gaps {
@@ -175,7 +203,7 @@ func (l *logFile) flushQueue() (stopped bool) {
 	if behind && l.file != nil {
 		l.fail(errors.New("the disk is too slow for what the job prints"))
 	}
-	return l.full || l.file == nil
+	return (l.full || l.file == nil) && !l.announced
 }
 
 // write appends bytes of the stream to the file. It needs writing, as do all
@@ -184,16 +212,23 @@ func (l *logFile) write(p []byte) {
 	if l.file == nil || l.full || len(p) == 0 {
 		return
 	}
-	last := &l.index.runs[len(l.index.runs)-1]
-	room := l.most - l.index.size
-	if !l.full && int64(len(p)) > room {
+	if room := l.most - l.index.size; int64(len(p)) > room {
 		l.full = true
 		p = p[:max(room, 0)]
 	}
-	if granted := l.j.s.store.logs.grant(int64(len(p))); granted < int64(len(p)) {
+	if granted := l.j.s.store.logs.grant(l.name(), int64(len(p))); granted < int64(len(p)) {
 		l.full = true
 		p = p[:granted]
 	}
+	l.put(p)
+}
+
+// put writes what there is room for.
+func (l *logFile) put(p []byte) {
+	if l.file == nil || len(p) == 0 {
+		return
+	}
+	last := &l.index.runs[len(l.index.runs)-1]
 	n, err := l.file.Write(p)
 	last.n += int64(n)
 	l.index.size += int64(n)
@@ -209,71 +244,88 @@ func (l *logFile) fail(err error) {
 	l.file = nil
 }
 
-// skip notes that the file leaves out what is between two offsets.
+// skip notes that the file leaves out what is between two offsets. It is on
+// record first, so that a host that dies in between leaves no mark that would
+// count as output.
 func (l *logFile) skip(end, next int64) {
 	if l.file == nil || l.full {
 		return
 	}
 	mark := fmt.Sprintf("\n# %d bytes are not in this file\n", next-end)
+	c := logCut{End: end, Next: next, Pos: l.index.size + int64(len(mark))}
+	l.j.s.record(record{Kind: recordCut, ID: l.j.id, Stderr: l.stderr, Cut: &c})
 	n, err := l.file.WriteString(mark)
 	l.index.size += int64(n)
 	if err != nil {
 		l.fail(err)
 		return
 	}
-	l.cut(end, next)
-}
-
-func (l *logFile) cut(end, next int64) {
-	c := logCut{End: end, Next: next, Pos: l.index.size}
 	l.index.runs = append(l.index.runs, logRun{off: c.Next, pos: c.Pos})
-	l.j.s.record(record{Kind: recordCut, ID: l.j.id, Stderr: l.stderr, Cut: &c})
 }
 
-// finish writes the end of the output, if the file had no room for all, and the
-// footer. It returns up to which offset the file goes.
-func (l *logFile) finish(ring *RingBuf, footer string) (end int64) {
+// finish writes the end of the output, if the file had no room for all. It
+// returns up to which offset the file goes.
+func (l *logFile) finish(ring *RingBuf) (end int64) {
 	l.flush()
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	if l.file == nil {
-		return l.index.end()
-	}
-	if l.full {
+	if l.file != nil && l.full {
 		l.full, l.most = false, l.most+l.most/(logTailShare-1)
 		l.writeTail(ring.Log())
 	}
-	if l.file != nil {
-		l.file.WriteString("\n# " + footer + "\n")
-		l.index.size += int64(len(footer)) + 4
-		if err := tampered(l.file, l.index.size); err != nil {
-			l.setProblem(err)
-			l.index.runs = []logRun{{}}
-		}
-		l.file.Close()
-		l.file = nil
+	if l.file == nil {
+		return l.index.end()
+	}
+	if err := tampered(l.file, l.index.size); err != nil {
+		l.fail(err)
+		l.index.runs = []logRun{{}}
 	}
 	return l.index.end()
 }
 
-// writeTail adds what memory kept of the end.
-func (l *logFile) writeTail(kept Log) {
-	have := l.index.end()
-	for _, p := range kept.Pieces {
-		end := p.From + int64(len(p.Data))
-		if end != kept.Total || end <= have {
-			continue
+// close writes the footer. The end of the output is on record by then: a host
+// that dies in between leaves no footer that would count as output.
+func (l *logFile) close(footer string) {
+	l.writing.Lock()
+	if l.file != nil {
+		n, err := l.file.WriteString("\n# " + footer + "\n")
+		l.index.size += int64(n)
+		l.file.Close()
+		l.file = nil
+		l.announced = true // unless it has to be now
+		if err != nil {
+			l.setProblem(err)
 		}
-		from := max(have, p.From, end-(l.most-l.index.size-100))
-		if from > have {
-			l.skip(have, from)
-		}
-		l.write(p.Data[from-p.From:])
 	}
+	announced := l.announced
+	l.writing.Unlock()
+	if !announced {
+		l.j.logStopped(l)
+	}
+	l.j.s.store.logs.done(l.name())
+}
+
+// writeTail adds what memory kept of the end, as far as there is room, and says
+// what is missing before it.
+func (l *logFile) writeTail(kept Log) {
+	have, end := l.index.end(), kept.Total
+	last := Piece{From: end}
+	if k := len(kept.Pieces) - 1; k >= 0 && kept.Pieces[k].From+int64(len(kept.Pieces[k].Data)) == end {
+		last = kept.Pieces[k]
+	}
+	from := max(have, last.From, end-max(0, l.most-l.index.size-markRoom))
+	from = end - l.j.s.store.logs.grant(l.name(), end-from)
+	if from > have {
+		l.skip(have, from)
+	}
+	l.put(last.Data[from-last.From:])
 }
 
 // end returns the offset after the last byte in the file.
 func (x logIndex) end() int64 {
+	if len(x.runs) == 0 {
+		return 0 // there never was a file
+	}
 	last := x.runs[len(x.runs)-1]
 	return last.off + last.n
 }
@@ -294,8 +346,9 @@ func (x logIndex) find(from int64) (off, pos, n int64) {
 func (l *logFile) chunk(p []byte, from int64) (c Chunk, ok bool) {
 	l.writing.Lock()
 	off, pos, n := l.index.find(from)
+	size := l.index.size
 	l.writing.Unlock()
-	if n == 0 || len(p) == 0 {
+	if n == 0 {
 		return Chunk{}, false
 	}
 	f, err := openOwn(l.path, os.O_RDONLY)
@@ -303,23 +356,21 @@ func (l *logFile) chunk(p []byte, from int64) (c Chunk, ok bool) {
 		return Chunk{}, false
 	}
 	defer f.Close()
-	if fi, err := f.Stat(); err != nil || fi.Size() < pos+n {
-		return Chunk{}, false // somebody has cut it
+	if fi, err := f.Stat(); err != nil || fi.Size() < size || l.made != nil && !os.SameFile(fi, l.made) {
+		return Chunk{}, false // somebody has cut or replaced it
 	}
-	got, _ := f.ReadAt(p[:min(int64(len(p)), n)], pos)
-	return Chunk{From: off, Next: off + int64(got), Dropped: off - from, Data: p[:got]}, got > 0
+	p = p[:min(int64(len(p)), n)]
+	got, err := f.ReadAt(p, pos)
+	return Chunk{From: off, Next: off + int64(got), Dropped: off - from, Data: p[:got]}, err == nil || got > 0
 }
 
-// reach returns how many bytes there are from an offset on; 0 if the byte at the
-// offset is not in the file.
-func (l *logFile) reach(from int64) int64 {
+// reach returns the first offset at or after from that the file holds, and how
+// many bytes follow without a gap: 0 if there is none.
+func (l *logFile) reach(from int64) (off, n int64) {
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	off, _, n := l.index.find(from)
-	if off != from {
-		return 0
-	}
-	return n
+	off, _, n = l.index.find(from)
+	return off, n
 }
 
 // refill puts into the ring what it would have kept, had it seen what is in the
@@ -351,17 +402,19 @@ func (l *logFile) refill(ring *RingBuf, total int64) {
 
 // logDir is the directory of log files, and what they may take together.
 type logDir struct {
-	path string
-
-	mu     sync.Mutex // guards the fields below
+	path   string
 	budget int64
-	used   int64
-	live   map[string]bool // files that are written to
+	age    time.Duration
+
+	mu    sync.Mutex // guards the fields below
+	used  int64
+	live  map[string]int64 // what files that are written to were granted
+	swept time.Time        // when old files were last looked for
 }
 
-// grant takes n bytes of the budget, or what is left of it once old logs have
-// made room.
-func (d *logDir) grant(n int64) int64 {
+// grant takes n bytes of the budget for a file, or what is left of it once old
+// logs have made room.
+func (d *logDir) grant(name string, n int64) int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.used+n > d.budget {
@@ -369,20 +422,34 @@ func (d *logDir) grant(n int64) int64 {
 	}
 	n = max(0, min(n, d.budget-d.used))
 	d.used += n
+	d.live[name] += n
 	return n
 }
 
-// begin reserves room for a file that is about to be written.
+// begin makes a file one that is written to.
 func (d *logDir) begin(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.live[name] = true
+	d.live[name] = 0
+	if now := time.Now(); now.Sub(d.swept) > min(d.age, sweepLogsEvery) {
+		d.swept = now
+		d.makeRoom(0, now.Add(-d.age))
+	}
 }
 
-// done makes a file one that may have to make room.
+// sweepLogsEvery is how often at most old files are looked for.
+const sweepLogsEvery = time.Hour
+
+// done makes a file one that may have to make room, and gives back what it was
+// granted and did not take.
 func (d *logDir) done(name string) {
+	size := int64(0)
+	if fi, err := os.Lstat(filepath.Join(d.path, name)); err == nil && fi.Mode().IsRegular() {
+		size = fi.Size()
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.used += size - d.live[name]
 	delete(d.live, name)
 }
 
@@ -390,7 +457,7 @@ func (d *logDir) done(name string) {
 // free, and all that were last written before old. It needs mu.
 func (d *logDir) makeRoom(need int64, old time.Time) {
 	for _, f := range d.files() {
-		if d.live[f.name] || need <= 0 && !f.written.Before(old) {
+		if _, live := d.live[f.name]; live || need <= 0 && !f.written.Before(old) {
 			continue
 		}
 		if os.Remove(filepath.Join(d.path, f.name)) == nil {
@@ -400,16 +467,16 @@ func (d *logDir) makeRoom(need int64, old time.Time) {
 	}
 }
 
-// count finds out what the files take, and removes those that were last written
-// before old.
-func (d *logDir) count(old time.Time) {
+// count finds out what the files take, and removes those that are too many or
+// too old. It runs before there is a live one.
+func (d *logDir) count() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.used = 0
+	d.used, d.swept = 0, time.Now()
 	for _, f := range d.files() {
 		d.used += f.size
 	}
-	d.makeRoom(d.used-d.budget, old)
+	d.makeRoom(d.used-d.budget, d.swept.Add(-d.age))
 }
 
 type oldLog struct {

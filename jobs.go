@@ -70,9 +70,10 @@
 // three, so that none reaches a job; a host that means to hand descriptors on
 // through [syscall.Exec] must clear it again.
 //
-// On Linux a running job costs two descriptors, one goroutine and no thread;
-// where the kernel has no pidfd (before 5.4, or hidden by a sandbox) it costs
-// a thread. Stray processes outside the job's group are found through /proc.
+// On Linux a running job costs two descriptors, one more for each log file, one
+// goroutine and no thread; where the kernel has no pidfd (before 5.4, or hidden
+// by a sandbox) it costs a thread. Stray processes outside the job's group are
+// found through /proc.
 // On macOS and the BSDs a stop reaches the process group only. Elsewhere
 // process jobs answer [ErrUnsupported] and function jobs work.
 //

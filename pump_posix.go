@@ -138,6 +138,7 @@ func (p *pump) stop() {
 			}
 			taken += n
 			p.j.noteOutput(n)
+			p.j.flushLogs()
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -52,13 +53,13 @@ func (j *job) openLog(ring *RingBuf, stderr bool) int64 {
 	l := &logFile{j: j, stderr: stderr, path: j.s.store.logPath(j.id, stderr)}
 	l.most = (j.cfg.LogLimit - footerRoom) / logTailShare * (logTailShare - 1)
 	header := fmt.Sprintf("# %s (%s), %s\n# %s\n\n", j.id, oneLine(j.tool), j.started.Format(time.RFC3339), strings.Join(strings.Fields(j.command), " "))
+	need := int64(len(header)) + footerRoom
 	j.s.store.logs.begin(l.name())
-	if j.s.store.logs.grant(int64(len(header))+footerRoom) == 0 {
+	if j.s.store.logs.grant(l.name(), need) < need {
 		l.full = true
-	}
-	if err := l.open(header); err != nil {
+		l.setProblem(errors.New("the log files take all that they may together"))
+	} else if err := l.open(header); err != nil {
 		l.setProblem(err)
-		j.s.store.logs.done(l.name())
 	}
 	j.logFiles = append(j.logFiles, l)
 	ring.tap(l)
@@ -120,23 +121,33 @@ func (j *job) recordEnd(e ending) {
 		past.ErrTotal, _ = j.errOut.Stats()
 	}
 	j.finishLogs(past)
+	defer j.closeLogs(past)
 	if err := j.s.store.saveResult(j.id, e.resultFile.Data); err != nil && past.Problem == "" {
 		past.Problem = "the result was not kept: " + err.Error()
 	}
 	j.s.record(record{Kind: recordEnd, ID: j.id, End: past})
 }
 
-// finishLogs completes the log files.
+// finishLogs completes the log files, save for their last line.
 func (j *job) finishLogs(past *pastEnd) {
+	for _, l := range j.logFiles {
+		if l.stderr {
+			past.ErrBytes = l.finish(j.errOut)
+		} else {
+			past.LogBytes = l.finish(j.out)
+		}
+	}
+}
+
+// closeLogs writes the last line of the log files.
+func (j *job) closeLogs(past *pastEnd) {
 	snap := Snapshot{State: past.State, Reason: past.Reason, ExitCode: past.ExitCode, Signal: past.Signal}
 	for _, l := range j.logFiles {
-		ring, end, total := j.out, &past.LogBytes, past.Total
+		total := past.Total
 		if l.stderr {
-			ring, end, total = j.errOut, &past.ErrBytes, past.ErrTotal
+			total = past.ErrTotal
 		}
-		footer := fmt.Sprintf("%s, after %s; %d bytes in all", snap.Outcome(), shortly(past.Elapsed), total)
-		*end = l.finish(ring, footer)
-		j.s.store.logs.done(l.name())
+		l.close(fmt.Sprintf("%s, after %s; %d bytes in all", snap.Outcome(), shortly(past.Elapsed), total))
 	}
 }
 
@@ -146,13 +157,13 @@ func (j *job) logStopped(l *logFile) {
 	l.writing.Lock()
 	again := l.announced
 	l.announced = true
-	size := l.index.size
+	size, full := l.index.size, l.full
 	l.writing.Unlock()
 	err := l.problem()
 	if again {
 		return
 	}
-	if err == nil && j.logFull == StopJob {
+	if full && j.logFull == StopJob {
 		j.requestStop(ReasonOutputLimit)
 		return
 	}

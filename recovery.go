@@ -181,13 +181,13 @@ func (st *store) pastLog(p *pastJob, stderr bool) *logFile {
 	if err != nil || head == 0 || !fi.Mode().IsRegular() || fi.Size() < head {
 		return nil
 	}
-	l := &logFile{stderr: stderr, path: path, head: head}
+	l := &logFile{stderr: stderr, path: path, head: head, made: fi, announced: true}
 	l.index.size = fi.Size()
 	l.index.runs = []logRun{{pos: head}}
 	for _, c := range p.cuts {
 		if c.Stderr == stderr {
 			last := &l.index.runs[len(l.index.runs)-1]
-			last.n = max(0, c.Cut.End-last.off)
+			last.n = max(0, min(c.Cut.End-last.off, fi.Size()-last.pos))
 			l.index.runs = append(l.index.runs, logRun{off: c.Cut.Next, pos: c.Cut.Pos})
 		}
 	}

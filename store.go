@@ -106,8 +106,8 @@ func (st *store) load(cfg *Config) (past []*pastJob, aside string, err error) {
 	if err := st.loadKey(); err != nil {
 		return nil, "", fmt.Errorf("%s: %w", storeKey, err)
 	}
-	st.logs = logDir{path: filepath.Join(st.dir, storeLogs), budget: cfg.LogBudget, live: make(map[string]bool)}
-	st.logs.count(time.Now().Add(-cfg.LogAge))
+	st.logs = logDir{path: filepath.Join(st.dir, storeLogs), budget: cfg.LogBudget, age: cfg.LogAge, live: make(map[string]int64)}
+	st.logs.count()
 	st.journal = journal{path: filepath.Join(st.dir, storeJournal), sync: cfg.Sync}
 	data, err := readJournal(st.journal.path)
 	if err != nil {
