@@ -46,7 +46,11 @@ func (s Spec) fault() (hint string, err error) {
 		return "set one of them", errors.New("both Argv and Func are set")
 	case s.Func != nil && (s.Dir != "" || len(s.Env) > 0 || s.SplitStderr || s.Input || s.Limits != Limits{}):
 		return "leave them out for a Func", errors.New("the fields Dir, Env, Input, Limits and SplitStderr are for processes")
-	case s.OnOwnerEnd < KillWithOwner || s.OnOwnerEnd > KeepRunning:
+	case s.Shell != nil && s.Func != nil:
+		return "leave Shell out for a Func", errors.New("a function runs in the host, not through a Shell")
+	case s.Shell != nil && (s.SplitStderr || s.Input || s.Limits != Limits{}):
+		return "leave them out with a Shell", errors.New("the fields Input, Limits and SplitStderr do not work through a Shell")
+	case s.OnOwnerEnd < DefaultOwnerEnd || s.OnOwnerEnd > KeepRunning:
 		return "", fmt.Errorf("unknown OnOwnerEnd policy %d", s.OnOwnerEnd)
 	case s.LogFull != CutLog && s.LogFull != StopJob:
 		return "", fmt.Errorf("unknown LogFull policy %d", s.LogFull)

@@ -96,6 +96,8 @@ const (
 	StageArgs  Stage = "arguments"         // the size of arguments and environment
 	StageLeash Stage = "leash"             // Config.Leash
 	StageHost  Stage = "resources"         // descriptors, processes, memory
+	// StageShell is Spec.Shell: the way to the machine, or what it lacks.
+	StageShell Stage = "shell"
 )
 
 // A StartError says why a job could not be started. It never contains the

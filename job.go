@@ -205,6 +205,9 @@ func (j *job) stopIfIdle() {
 	rest := j.idleAfter - time.Since(j.started) + time.Duration(j.lastOutput.Load())
 	if rest <= 0 && unread {
 		rest = pumpTurn
+		if _, ok := j.work.(*remote); ok {
+			rest = time.Second
+		}
 	}
 	if rest <= 0 {
 		j.requestStop(ReasonIdle)
@@ -222,6 +225,9 @@ func (j *job) stopIfIdle() {
 func (j *job) lookAtResult(urgent bool) {
 	if j.result != nil {
 		j.result.look(j.out, urgent)
+	}
+	if r, ok := j.work.(*remote); ok {
+		r.touch(urgent)
 	}
 }
 
@@ -397,6 +403,8 @@ func (e ending) conclude(cause Reason) (State, Reason) {
 		return Failed, ReasonUnreaped
 	case cause != ReasonExit && cause != "":
 		return cause.state(), cause
+	case e.reason == ReasonLost:
+		return Lost, ReasonLost
 	case e.reason != "":
 		return Failed, e.reason
 	case e.unknown:
@@ -544,6 +552,7 @@ func (s *Supervisor) dropResult(j *job) {
 	for _, log := range j.logs() {
 		log.release()
 	}
+	j.discardWork()
 	s.mu.Lock()
 	j.end.resultFile = ResultFile{}
 	s.mu.Unlock()

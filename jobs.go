@@ -31,6 +31,12 @@
 // [Cancelled] and [Lost]; [Snapshot.Reason] says why. A cause is fixed by
 // whichever comes first, the exit of the leader or the request to stop it.
 //
+// # Jobs elsewhere
+//
+// With [Spec.Shell] a job runs on another machine, in a container, or detached
+// on this one, and survives the host and the connection. It is looked at now and
+// then, by short scripts, so what is known of it can be some seconds old.
+//
 // # Who is told of an end
 //
 // Each end is told once. Who waits for it with Collect, Cancel, Run or Wait, or
@@ -111,6 +117,7 @@ const (
 	DefaultOutputMemory    = 256 << 20
 	DefaultLogBudget       = 1 << 30
 	DefaultLogAge          = 7 * 24 * time.Hour
+	DefaultWatchFor        = 6 * time.Hour
 )
 
 // Config configures a [Supervisor]. The zero value is ready to use. A field
@@ -239,6 +246,12 @@ type Config struct {
 	// Negative means no timeout.
 	Timeout time.Duration
 
+	// WatchFor is how long a job with a Shell is looked at while nobody asks
+	// about it. Then a notice with [EventUnwatched] says that it goes on
+	// unwatched; who checks it, waits for it or stops it makes it be watched for
+	// as long again. Defaults to 6 hours. Negative means without end.
+	WatchFor time.Duration
+
 	// Wrap, if set, is asked at each Start what to execute instead of argv, such
 	// as the same behind "nice", "bwrap" or "systemd-run --scope". A stop
 	// reaches what the wrapper runs as it reaches all of the job. An error, or a
@@ -299,13 +312,34 @@ type Spec struct {
 	LogFull LogFull
 
 	// OnOwnerEnd says what happens to the job if it runs when its supervisor is
-	// closed. Defaults to [KillWithOwner].
+	// closed. Defaults to [KillWithOwner], with a Shell to [KeepRunning].
 	OnOwnerEnd OwnerEnd
 
 	// OutputLimit stops the job with [ReasonOutputLimit] once it has written
 	// more bytes than this to standard output and error. Zero or negative
 	// means no limit: what is kept is bounded anyway.
 	OutputLimit int64
+
+	// Shell, if set, is where Argv runs: detached, so that it survives the host
+	// and the connection. All that is asked about the job, and its stop, is a
+	// short script there.
+	//
+	// Dir and Env apply there. Of the host's environment nothing goes there but
+	// what the Shell itself hands on; [Config.Env], [Config.EnvFilter] and
+	// [Config.Wrap] have no say. The exit code is that of a shell: 128 plus n can
+	// be a death by signal n. Input, Limits and SplitStderr are not possible, and
+	// [Snapshot.PID] is 0. A machine keeps the first 4 MiB and the last 12 MiB of
+	// the output. What a job writes to its result file does not join the output,
+	// and of a result the last 1 MiB is fetched at most. Timeout, IdleTimeout,
+	// OutputLimit and [Config.ResultFileLimit] are watched from here, so they
+	// come late where looks are rare and do nothing without a host.
+	//
+	// It takes setsid and base64 there beside what every system has. What is
+	// kept of a job is in a directory .agentjobs in the user's home, or in
+	// TMPDIR where there is none, until the job is collected or for a week.
+	// Where systemd ends the processes of those who log out
+	// (KillUserProcesses=yes), "loginctl enable-linger" lets them live.
+	Shell Shell
 
 	// SplitStderr gives standard error a log of its own, read with
 	// [Supervisor.Stderr]. The order between the two streams is then lost.
@@ -392,6 +426,7 @@ type shared struct {
 	dir     privateDir
 	watcher resultWatcher
 	kept    keptPipes
+	far     farSide
 	memory  budget
 	idKey   [16]byte
 }
@@ -492,6 +527,7 @@ func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Timeout, DefaultTimeout)
 	setDefault(&c.ResultFileLimit, DefaultResultFileLimit)
 	setDefault(&c.OutputMemory, DefaultOutputMemory)
+	setDefault(&c.WatchFor, DefaultWatchFor)
 	if c.OutputMemory < 0 {
 		c.OutputMemory = math.MaxInt64
 	}

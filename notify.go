@@ -17,6 +17,7 @@ const (
 	EventCancelled = "job_cancelled"
 	EventLost      = "job_lost"
 	EventMatched   = "job_matched"     // a line of output, see Supervisor.Watch
+	EventUnwatched = "job_unwatched"   // it goes on unwatched, see Config.WatchFor
 	EventDropped   = "notices_dropped" // the queue overflowed
 
 	// EventLogStopped tells that a log file takes no more, and in Line why. See

@@ -13,18 +13,33 @@ import (
 type OwnerEnd int
 
 const (
+	// DefaultOwnerEnd is KeepRunning for a job with a [Spec.Shell] and
+	// KillWithOwner for any other.
+	DefaultOwnerEnd OwnerEnd = iota
 	// KillWithOwner stops them with [ReasonOwnerClosed], or [ReasonShutdown]
 	// where the whole tree of supervisors is closed.
-	KillWithOwner OwnerEnd = iota
+	KillWithOwner
 	// HandUp gives them to the supervisor above, with their ids, their slots and
 	// the notices to come. A supervisor with none above stops them.
 	HandUp
 	// KeepRunning is HandUp, but the supervisor at the top lets go of them
 	// instead of stopping them: they go on, end as [Lost] in its Report, and
 	// nobody sees how. Until this process ends somebody reads what they print;
-	// then they get SIGPIPE when they print more.
+	// then they get SIGPIPE when they print more. What a job with a Shell prints
+	// goes on being kept where it runs.
 	KeepRunning
 )
+
+// ownerEnd resolves DefaultOwnerEnd.
+func (s Spec) ownerEnd() OwnerEnd {
+	switch {
+	case s.OnOwnerEnd != DefaultOwnerEnd:
+		return s.OnOwnerEnd
+	case s.Shell != nil:
+		return KeepRunning
+	}
+	return KillWithOwner
+}
 
 // ChildConfig configures a supervisor made by [Supervisor.Child]. The zero
 // value is ready to use.
@@ -285,6 +300,7 @@ func (s *Supervisor) finishClose(stopped []*job, report Report) {
 		s.watcher.close()
 		s.leash.close()
 		s.host.close()
+		s.far.close(s.hurried)
 		s.dir.remove()
 		defer s.store.release()
 	}

@@ -227,3 +227,5 @@ func (t *bsdTree) reap() ending {
 }
 
 func (t *bsdTree) close(bool) {}
+
+func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"strconv"
+	"syscall"
 )
 
 // Process jobs need process groups and signals. Here only function jobs run;
@@ -49,3 +50,5 @@ func (Signal) ofLimit() bool { return false }
 func notADirectory(error) bool { return false }
 
 func linksForbidden(error) bool { return true }
+
+func ownSession() *syscall.SysProcAttr { return nil }

@@ -141,6 +141,7 @@ func (r *registry) forget(j *job) {
 	delete(r.jobs, j.id)
 	j.s.mu.note(recordGone, j.id)
 	j.forgetOutput()
+	j.discardWork()
 	r.notices.unpin(j)
 }
 

@@ -36,6 +36,10 @@ func (s *Supervisor) Run(ctx context.Context, spec Spec, grace time.Duration) (R
 	interrupted := s.awaitGrace(ctx, j, grace)
 	if interrupted && mine {
 		j.requestStop(ReasonCancelled)
+		// One whose machine cannot be reached is not waited for without end.
+		if _, ok := j.work.(*remote); ok {
+			defer time.AfterFunc(j.cfg.KillGrace+stopBound, j.hurry).Stop()
+		}
 		<-j.done
 	}
 	return s.answerRun(ctx, j, mine, interrupted)

@@ -40,7 +40,7 @@ const (
 	// ReasonResourceLimit is a signal that only a limit on CPU time or file size
 	// sends: SIGXCPU or SIGXFSZ.
 	ReasonResourceLimit Reason = "resource_limit"
-	ReasonLost          Reason = "lost"     // its host died before it ended
+	ReasonLost          Reason = "lost"     // its host died before it ended, or it vanished from where a Shell ran it
 	ReasonInternal      Reason = "internal" // the Func panicked, or the outcome could not be learned
 	ReasonUnreaped      Reason = "unreaped" // stopped, but it could not be killed
 )

@@ -64,6 +64,9 @@ func (s *Supervisor) launch(ctx context.Context, j *job, spec Spec) (work, error
 	if spec.Func != nil {
 		return newFunction(ctx, spec.Func), nil
 	}
+	if spec.Shell != nil {
+		return startRemote(ctx, j, spec)
+	}
 	return startProcess(ctx, j, spec)
 }
 
@@ -157,7 +160,7 @@ func newJob(s *Supervisor, id string, spec Spec) *job {
 		trust:      spec.Trust,
 		key:        spec.Key,
 		leftovers:  spec.Leftovers,
-		onOwnerEnd: spec.OnOwnerEnd,
+		onOwnerEnd: spec.ownerEnd(),
 		logFull:    spec.LogFull,
 		limit:      max(spec.OutputLimit, 0),
 		timeout:    spec.Timeout,

@@ -327,6 +327,9 @@ func (w words) callError(s Snapshot) string {
 	case s.Reason == ReasonResourceLimit:
 		return fmt.Sprintf("It took more than it may of processor time or file size (%s).", s.Signal)
 	case s.Reason == ReasonLost:
+		if s.Err != nil { // of a Shell
+			return "It is gone from the machine where it ran; how it ended cannot be known."
+		}
 		return "The host stopped while it ran: how it ended cannot be known. Start it again only if it still matters."
 	case s.State == Lost:
 		return "Nobody follows it any more; how it ended, or will end, cannot be known."
@@ -390,6 +393,8 @@ func (w words) taskHead(n Notice) string {
 		return "Task: look at a background job whose log file is not whole."
 	case EventUnrecorded, EventQuarantined:
 		return "Task: tell the host's operator that the records of background jobs are in trouble."
+	case EventUnwatched:
+		return "Task: look at a background job that has run for long."
 	}
 	return "Task: take up a background job that has ended."
 }
@@ -405,6 +410,8 @@ func (w words) told(n Notice) string {
 		return fmt.Sprintf("%d notices of jobs were lost, as nobody took them.", n.Dropped)
 	case EventLeashLost:
 		return fmt.Sprintf("The leash, which ends all jobs if their host is killed, was lost: %s.", oneLine(n.Line))
+	case EventUnwatched:
+		return fmt.Sprintf("%s still runs after %s and is no longer watched; to look at it, wait for it or stop it watches it again.", name, shortly(n.Elapsed))
 	case EventMatched:
 		if n.Line == "" && n.Suppressed > 0 {
 			return fmt.Sprintf("%s printed %d more lines that are watched for; they were suppressed.", name, n.Suppressed)
