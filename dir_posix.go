@@ -62,6 +62,13 @@ func lockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
+// unlockFile gives a lock back, also where a process that is on its way to its
+// exec holds the descriptor still.
+func unlockFile(f *os.File) {
+	unix.Flock(int(f.Fd()), unix.LOCK_UN)
+	f.Close()
+}
+
 // openOwn opens a file of the directory for reading or appending. It follows no
 // symbolic link and waits for nobody.
 func openOwn(path string, flags int) (*os.File, error) {
@@ -74,6 +81,12 @@ func openOwn(path string, flags int) (*os.File, error) {
 		return nil, errors.Join(err, syscall.EINVAL)
 	}
 	return f, nil
+}
+
+// removed reports whether a file has no name any more.
+func removed(f *os.File) bool {
+	fi, err := f.Stat()
+	return err == nil && fi.Sys().(*syscall.Stat_t).Nlink == 0
 }
 
 // tampered reports what somebody else has done to a file that is to be size

@@ -95,6 +95,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
@@ -470,7 +471,11 @@ func (s *Supervisor) openDir() error {
 		return err
 	}
 	s.store, s.owners, s.idKey = st, &st.owners, st.idKey
-	s.number = int(s.owners.Add(1))
+	if s.number = int(s.owners.Add(1)); s.number == 1 {
+		// The owners to come must not be taken for those that an earlier host
+		// gave the same numbers: the top alone is the same in each.
+		s.owners.Add(1 + mathrand.Int64N(1<<30))
+	}
 	s.mu.write = s.recordNotes
 	s.recover(past, aside)
 	return nil

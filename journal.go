@@ -3,6 +3,7 @@ package jobs
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -139,6 +140,10 @@ func (jl *journal) append(lines []byte) error {
 	if len(jl.waiting) > 0 {
 		lines = append(jl.waiting, lines...)
 	}
+	if removed(jl.file) {
+		jl.hold(lines)
+		return errors.New("somebody removed the journal")
+	}
 	n, err := jl.file.Write(lines)
 	if err != nil {
 		if n > 0 && jl.file.Truncate(jl.size) != nil {
@@ -227,6 +232,9 @@ func (jl *journal) close() {
 	jl.mu.Lock()
 	defer jl.mu.Unlock()
 	if jl.file != nil {
+		if len(jl.waiting) > 0 {
+			jl.append(nil) // there may be room now
+		}
 		jl.file.Close()
 		jl.file = nil
 	}

@@ -154,6 +154,8 @@ func (s *Supervisor) Ready() <-chan struct{} {
 type queued struct {
 	Notice
 	job *job
+	// owed is set where the record of a forgotten job waits for this notice.
+	owed *shared
 }
 
 // end reports whether it tells a job's end.
@@ -179,6 +181,9 @@ func plain(qs []queued) []Notice {
 // told records that ends have been told. It needs Supervisor.mu.
 func told(qs []queued) {
 	for _, q := range qs {
+		if q.owed != nil && q.end() {
+			q.owed.mu.note(recordGone, q.ID)
+		}
 		if q.end() && q.job != nil {
 			q.job.queued, q.job.told = false, true
 			q.job.s.mu.note(recordTold, q.job.id)
@@ -228,6 +233,9 @@ func (r *registry) withdraw(j *job) {
 	about := func(q queued) bool { return q.ID == j.id }
 	n.queue = slices.DeleteFunc(n.queue, about)
 	n.claimed = slices.DeleteFunc(n.claimed, about)
+	if j.queued && j.forgotten {
+		j.s.mu.note(recordGone, j.id)
+	}
 	j.queued = false
 	n.settle()
 }
@@ -237,7 +245,7 @@ func (n *notices) unpin(j *job) {
 	for _, qs := range [][]queued{n.queue, n.claimed} {
 		for i := range qs {
 			if qs[i].job == j {
-				qs[i].job = nil
+				qs[i].job, qs[i].owed = nil, j.s
 			}
 		}
 	}

@@ -328,7 +328,7 @@ func (s *Supervisor) leftUndone(stopped []*job) Report {
 	rep := Report{Stopped: snapshots(stopped)}
 	told := setOf(stopped)
 	left := s.reg.selectJobs(func(j *job) bool {
-		return j.ended && !j.collected && !j.dismissed && j.endState != Lost && !told[j]
+		return j.ended && !j.collected && !j.dismissed && !(j.endState == Lost && j.told) && !told[j]
 	})
 	rep.Uncollected = snapshots(left)
 	for _, j := range left {

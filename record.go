@@ -96,7 +96,7 @@ func (j *job) recordEnd(e ending) {
 	}
 	j.s.mu.Lock()
 	state, reason := e.conclude(j.cause)
-	ended := j.ended
+	ended, refused := j.ended, j.refused
 	if j.unkilled != nil {
 		e.survivors = j.unkilled
 	}
@@ -104,7 +104,10 @@ func (j *job) recordEnd(e ending) {
 		e.err = j.stopErr
 	}
 	j.s.mu.Unlock()
-	if ended {
+	if refused {
+		j.recordFailure()
+	}
+	if ended || refused {
 		return
 	}
 	past := &pastEnd{

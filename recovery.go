@@ -55,14 +55,15 @@ func (s *Supervisor) recover(past []*pastJob, aside string) {
 	s.recovered.Quarantine = aside
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range past {
-		j := s.revive(p)
-		if j.forgotten {
-			continue
-		}
-		if snap := j.snapshot(); snap.State == Lost {
+	revived := make([]*job, len(past))
+	for i, p := range past {
+		revived[i] = s.revive(p)
+	}
+	for _, j := range revived { // some of which may have made others too much
+		switch snap := j.snapshot(); {
+		case snap.State == Lost:
 			s.recovered.Lost = append(s.recovered.Lost, snap)
-		} else {
+		case !j.forgotten:
 			s.recovered.Ended = append(s.recovered.Ended, snap)
 		}
 	}
@@ -100,7 +101,7 @@ func sweepLost(past []*pastJob, grace time.Duration) map[*pastJob]*pastEnd {
 		if t == nil {
 			continue
 		}
-		if p.begin.Keep {
+		if p.begin.Keep && p.start != nil {
 			e.Survivors = t.look()
 			t.close(false)
 			continue

@@ -20,21 +20,20 @@ const (
 // looks like nothing in particular stays.
 func redact(argv []string) string {
 	words := make([]string, 0, len(argv))
-	size, hide := 0, false
+	size, last := 0, ""
 	for _, arg := range argv {
 		if size += len(arg); size > lookedAtBytes {
 			break // what is cut is not looked at
 		}
-		switch {
-		case hide && !strings.HasPrefix(arg, "-"):
-			arg, hide = redacted, false
-		default:
-			hide = takesSecret(arg)
-			arg = redactText(arg)
+		value := len(arg) > 2 && !strings.HasPrefix(arg, "--") || !strings.HasPrefix(arg, "-")
+		if value && takesSecret(last, arg) {
+			arg, last = redacted, ""
+		} else {
+			arg, last = redactText(arg), arg
 		}
 		words = append(words, shellWord(arg))
 	}
-	text := strings.Join(words, " ")
+	text := strings.ToValidUTF8(strings.Join(words, " "), "\uFFFD")
 	if len(words) < len(argv) || len(text) > redactedBytes {
 		text = readable(text[:min(len(text), redactedBytes)], redactedBytes) + " …"
 	}
@@ -43,16 +42,19 @@ func redact(argv []string) string {
 
 // takesSecret reports whether an argument is an option whose value, the next
 // argument, is a secret.
-func takesSecret(arg string) bool {
-	if name, ok := strings.CutPrefix(arg, "--"); ok {
-		return isSecretName(name)
+func takesSecret(option, value string) bool {
+	switch option {
+	case "-pw":
+		return true
+	case "-u", "--user", "--proxy-user":
+		// A name and a password, no numbers of a user and a group.
+		return strings.Contains(value, ":") && strings.Trim(value, "0123456789:") != ""
 	}
-	return arg == "-u" || arg == "-pw"
+	name, ok := strings.CutPrefix(option, "--")
+	return ok && isSecretName(name, value)
 }
 
-func isSecretName(name string) bool {
-	return !StripSecrets("x-"+name) || strings.EqualFold(name, "user")
-}
+func isSecretName(name, _ string) bool { return !StripSecrets("x-" + strings.TrimLeft(name, "-")) }
 
 // shellWord quotes an argument if a shell would not take it as one word.
 func shellWord(arg string) string {
@@ -71,7 +73,11 @@ var (
 		`(?:AKIA|ASIA)[A-Z0-9]{16}|AIza[\w-]{30,}|hf_\w{20,}|npm_\w{20,}|pypi-[\w-]{20,}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*)`)
 	privateKeys = regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`)
 	// userinfo is what stands before the host in a URL.
-	userinfo = regexp.MustCompile(`(\w://)[^\s/@'"]+@`)
+	userinfo = regexp.MustCompile(`(\w://)[^\s/?#'"]+@`)
+	// glued is an option with a name and a password in one word, as of curl.
+	glued = regexp.MustCompile(`(^|\s)(-u[A-Za-z][\w.@-]*:)[^\s'"]+`)
+	// members are those of JSON with a text as their value.
+	members = regexp.MustCompile(`"([^"\\]*)"(\s*:\s*)"(?:[^"\\]|\\.)*"?`)
 	// headers are those that carry credentials, to the end of the line.
 	headers = regexp.MustCompile(`(?i)\b((?:proxy-)?authorization|(?:set-)?cookie|[\w-]*(?:api[_-]?key|token|secret|auth)[\w-]*)(\s*:\s*)[^'"\n]+`)
 	// options are those inside a text, such as one for a shell, with a value of
@@ -85,16 +91,24 @@ func redactText(s string) string {
 	s = privateKeys.ReplaceAllString(s, redacted)
 	s = secretForms.ReplaceAllString(s, redacted)
 	s = userinfo.ReplaceAllString(s, "${1}"+redacted+"@")
+	s = glued.ReplaceAllString(s, "${1}${2}"+redacted)
+	s = members.ReplaceAllStringFunc(s, func(member string) string {
+		m := members.FindStringSubmatch(member)
+		if !isSecretName(m[1], "") {
+			return member
+		}
+		return `"` + m[1] + `"` + m[2] + `"` + redacted + `"`
+	})
 	s = headers.ReplaceAllString(s, "${1}${2}"+redacted)
-	s = hideValues(s, options, func(name string) bool { return takesSecret(name) })
-	return hideValues(s, assignments, func(name string) bool { return !StripSecrets("x-" + strings.TrimLeft(name, "-")) })
+	s = hideValues(s, options, takesSecret)
+	return hideValues(s, assignments, isSecretName)
 }
 
-// hideValues hides the values of the names that are those of secrets.
-func hideValues(s string, pairs *regexp.Regexp, secret func(name string) bool) string {
+// hideValues hides the values of pairs that are secret.
+func hideValues(s string, pairs *regexp.Regexp, secret func(name, value string) bool) string {
 	return pairs.ReplaceAllStringFunc(s, func(pair string) string {
 		m := pairs.FindStringSubmatch(pair)
-		if !secret(m[1]) {
+		if !secret(m[1], m[3]) {
 			return pair
 		}
 		return m[1] + m[2] + redacted

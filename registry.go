@@ -139,7 +139,9 @@ func (r *registry) forget(j *job) {
 	}
 	j.forgotten = true
 	delete(r.jobs, j.id)
-	j.s.mu.note(recordGone, j.id)
+	if !j.queued { // else once that is told
+		j.s.mu.note(recordGone, j.id)
+	}
 	j.forgetOutput()
 	j.discardWork()
 	r.notices.unpin(j)

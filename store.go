@@ -93,7 +93,7 @@ func (st *store) release() {
 	}
 	delete(stores.open, st.dir)
 	st.journal.close()
-	st.lock.Close()
+	unlockFile(st.lock)
 }
 
 // load reads what is there.
