@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -41,25 +42,50 @@ func lockFile(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	for tries := 0; err == unix.EWOULDBLOCK && tries < 10; tries++ {
-		// A host that was killed as it forked leaves the lock to its child, until
-		// that executes its program.
-		time.Sleep(5 * time.Millisecond)
-		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	}
-	if err != nil {
+	if err := takeLock(f); err != nil {
 		defer f.Close()
 		if err != unix.EWOULDBLOCK {
 			return nil, err
 		}
-		var holder [32]byte
-		n, _ := f.ReadAt(holder[:], 0)
-		return nil, fmt.Errorf("%w: %s", ErrDirInUse, strings.TrimSpace("process "+string(holder[:n])))
+		return nil, fmt.Errorf("%w: process %s", ErrDirInUse, lockHolder(f))
 	}
 	f.Truncate(0)
-	fmt.Fprintln(f, os.Getpid()) // for people only
+	fmt.Fprintln(f, os.Getpid())
 	return f, nil
+}
+
+// A child on its way to its exec holds the lock of its host still. A host that
+// was killed meanwhile leaves it for a moment, and with it a job that cannot be
+// told by its environment yet.
+const (
+	lockPause    = 2 * time.Millisecond
+	lockPatience = 100 * time.Millisecond
+	deadPatience = 2 * time.Second // where the holder is known to be dead
+)
+
+// takeLock takes the lock of an open file, and waits a moment for one who is
+// about to give it back.
+func takeLock(f *os.File) error {
+	for begun := time.Now(); ; time.Sleep(lockPause) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err != unix.EWOULDBLOCK {
+			return err
+		}
+		patience := lockPatience
+		if pid, _ := strconv.Atoi(lockHolder(f)); pid > 1 && unix.Kill(pid, 0) == unix.ESRCH {
+			patience = deadPatience
+		}
+		if time.Since(begun) > patience {
+			return err
+		}
+	}
+}
+
+// lockHolder returns the number that the holder of a lock has left in it.
+func lockHolder(f *os.File) string {
+	var holder [32]byte
+	n, _ := f.ReadAt(holder[:], 0)
+	return strings.TrimSpace(string(holder[:n]))
 }
 
 // unlockFile gives a lock back, also where a process that is on its way to its

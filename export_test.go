@@ -5,7 +5,7 @@ func (b *RingBuf) Drop(n int64) { b.drop(n) }
 
 // Resume takes up a job that runs elsewhere under an id known from before.
 func (s *Supervisor) Resume(shell Shell, id string) error {
-	w, err := resumeRemote(&s.far, shell, id)
+	w, err := newRemote(&s.far, shell, id)
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,7 @@ type job struct {
 	tool       string
 	tag, trust string
 	key        string
+	shell      string // the name of its machine, if it runs detached
 	started    time.Time
 	timeout    time.Duration
 	idleAfter  time.Duration // of Spec.IdleTimeout
@@ -504,7 +505,9 @@ func (s *Supervisor) consume(j *job) (Result, error) {
 	won := !j.collected
 	if won {
 		j.collected = true
-		s.mu.note(recordGone, j.id)
+		if !j.runsOn() {
+			s.mu.note(recordGone, j.id)
+		}
 		j.owner.reg.shelve(j)
 	}
 	s.mu.Unlock()
@@ -544,6 +547,12 @@ func (j *job) addLogs(r *Result) {
 	if j.errOut != nil {
 		r.Stderr = j.errOut.Log()
 	}
+}
+
+// runsOn reports whether the job was let go and is on record for the next host to
+// pick up. It needs Supervisor.mu.
+func (j *job) runsOn() bool {
+	return j.shell != "" && j.endState == Lost && j.cause == ReasonOwnerClosed
 }
 
 // dropResult lets go of what a collected job no longer needs; its Snapshot

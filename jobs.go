@@ -154,6 +154,11 @@ type Config struct {
 	// each Start and must be safe for concurrent use.
 	EnvFilter func(name string) bool
 
+	// FindShell returns the Shell of a name, its String, so that detached jobs of
+	// an earlier host can be picked up from Dir. Nil, or one that returns nil,
+	// finds those of [ShellCommand] only.
+	FindShell func(name string) Shell
+
 	// HeadBytes is how much of the beginning of each job's output is kept.
 	// Defaults to 4 KiB. Negative keeps no beginning.
 	HeadBytes int

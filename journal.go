@@ -42,9 +42,11 @@ type record struct {
 	Boot    string `json:"boot,omitempty"`    // of the system it runs on
 	Host    int    `json:"host,omitempty"`    // the process that writes this
 	Keep    bool   `json:"keep,omitempty"`    // it is to outlive its host
-	Split   bool   `json:"split,omitempty"`   // standard error has a log of its own
-	LogHead int64  `json:"log_head,omitempty"`
-	ErrHead int64  `json:"err_head,omitempty"`
+
+	Detached *pastShell `json:"detached,omitempty"`
+	Split    bool       `json:"split,omitempty"` // standard error has a log of its own
+	LogHead  int64      `json:"log_head,omitempty"`
+	ErrHead  int64      `json:"err_head,omitempty"`
 
 	// Of start. A process is known by both.
 	PID   int    `json:"pid,omitempty"`
@@ -76,6 +78,18 @@ type pastEnd struct {
 	ErrBytes   int64         `json:"err_bytes,omitempty"`
 	ResultSize int64         `json:"result_size,omitempty"`
 	Problem    string        `json:"result_problem,omitempty"`
+}
+
+// A pastShell is what it takes to go on with a job that runs detached.
+type pastShell struct {
+	Shell     string        `json:"shell,omitempty"`
+	Key       string        `json:"key,omitempty"`
+	Timeout   time.Duration `json:"timeout,omitempty"`
+	Idle      time.Duration `json:"idle_timeout,omitempty"`
+	Limit     int64         `json:"output_limit,omitempty"`
+	Leftovers Leftovers     `json:"leftovers,omitempty"`
+	OwnerEnd  OwnerEnd      `json:"owner_end,omitempty"`
+	LogFull   LogFull       `json:"log_full,omitempty"`
 }
 
 // encode returns the record as a line.
@@ -327,7 +341,8 @@ func parseRecords(data []byte) (past []*pastJob, bad [][]byte) {
 // makes no sense.
 func (p *pastJob) take(r record) bool {
 	switch r.Kind {
-	case recordBegin: // written again after a failure, as others may be
+	case recordBegin: // by the host that goes on with the job, which logs anew
+		p.begin, p.cuts = r, nil
 	case recordStart:
 		p.start = &r
 	case recordCut:
@@ -345,7 +360,7 @@ func (p *pastJob) take(r record) bool {
 			p.end = &r
 		}
 	case recordTold:
-		p.told = true
+		p.told = p.end != nil
 	case recordGone:
 	default:
 		return false

@@ -15,6 +15,14 @@ func (r *registry) setKey(j *job) {
 	}
 }
 
+// resetKey gives a live job its key back, unless that is taken.
+func (r *registry) resetKey(j *job) {
+	if j.key != "" && !j.ended && r.keys[j.key] == nil {
+		r.keys[j.key] = &keyed{ready: make(chan struct{})}
+		r.setKey(j)
+	}
+}
+
 // dropKey makes the key of a job that has ended, or gone elsewhere, free.
 func (r *registry) dropKey(j *job) {
 	if k := r.keys[j.key]; k != nil && k.job == j {

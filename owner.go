@@ -277,7 +277,7 @@ func (j *job) letGo() (snap Snapshot, ok bool) {
 		return Snapshot{}, false
 	}
 	j.cause = ReasonOwnerClosed
-	j.tell() // by the report
+	j.waiters++ // the report tells its end
 	j.settled = make(chan struct{})
 	j.s.mu.Unlock()
 	defer close(j.settled) // an exit from now on comes too late to be told
@@ -286,6 +286,7 @@ func (j *job) letGo() (snap Snapshot, ok bool) {
 		e.survivors = []Process{{PID: pid, Name: j.tool}}
 	}
 	j.publish(e)
+	j.leave(true)
 	return j.s.snapshotOf(j), true
 }
 

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -27,16 +28,21 @@ func (s *shared) record(rs ...record) {
 
 // recordBegin puts on record that the job is about to start, and makes its log
 // files.
-func (j *job) recordBegin(spec Spec) {
+func (j *job) recordBegin() {
 	if j.s.store == nil {
 		return
 	}
-	j.command = redact(spec.Argv)
 	r := record{
 		Kind: recordBegin, ID: j.id, At: j.started,
-		Tool: j.tool, Tag: j.tag, Trust: j.trust, Owner: j.owner.name, Command: j.command,
+		Tool: j.tool, Tag: j.tag, Trust: j.trust, Owner: cmp.Or(j.from, j.owner.name), Command: j.command,
 		Boot: bootID(), Host: os.Getpid(),
 		Keep: j.onOwnerEnd == KeepRunning, Split: j.errOut != nil,
+	}
+	if j.shell != "" {
+		r.Detached = &pastShell{
+			Shell: j.shell, Key: j.key, Timeout: j.timeout, Idle: j.idleAfter, Limit: j.limit,
+			Leftovers: j.leftovers, OwnerEnd: j.onOwnerEnd, LogFull: j.logFull,
+		}
 	}
 	if j.cfg.LogLimit > 0 {
 		r.LogHead = j.openLog(j.out, false)
@@ -89,7 +95,7 @@ func (j *job) recordFailure() {
 }
 
 // recordEnd puts the end of the job on record. It must be called before that
-// can be seen.
+// can be seen. That of a job which runs on, for the next host to find, is none.
 func (j *job) recordEnd(e ending) {
 	if j.s.store == nil {
 		return
@@ -128,7 +134,9 @@ func (j *job) recordEnd(e ending) {
 	if err := j.s.store.saveResult(j.id, e.resultFile.Data); err != nil && past.Problem == "" {
 		past.Problem = "the result was not kept: " + err.Error()
 	}
-	j.s.record(record{Kind: recordEnd, ID: j.id, End: past})
+	if !(e.lost && j.shell != "") {
+		j.s.record(record{Kind: recordEnd, ID: j.id, End: past})
+	}
 }
 
 // finishLogs completes the log files, save for their last line.

@@ -16,6 +16,8 @@ type Recovery struct {
 	// Lost holds the jobs that ran when their host died. What was left of them
 	// has been killed, save for those with KeepRunning.
 	Lost []Snapshot
+	// Running holds the detached jobs that were picked up, see [Spec.Shell].
+	Running []Snapshot
 	// Ended holds the jobs that had ended and wait to be told or collected.
 	Ended []Snapshot
 	// Quarantine is the file with the records that could not be read; empty if
@@ -34,7 +36,7 @@ func (st *store) settle(past []*pastJob, grace time.Duration) ([]*pastJob, error
 	lost := sweepLost(past, grace)
 	known := past[:0]
 	for _, p := range past {
-		if p.end == nil {
+		if p.end == nil && p.begin.Detached == nil {
 			if p.start == nil {
 				continue // nobody has its id
 			}
@@ -53,11 +55,18 @@ func (st *store) settle(past []*pastJob, grace time.Duration) ([]*pastJob, error
 // recover makes the jobs of an earlier host known under their ids again.
 func (s *Supervisor) recover(past []*pastJob, aside string) {
 	s.recovered.Quarantine = aside
+	for _, p := range past {
+		if p.end == nil {
+			s.pickUp(p)
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	revived := make([]*job, len(past))
-	for i, p := range past {
-		revived[i] = s.revive(p)
+	var revived []*job
+	for _, p := range past {
+		if p.end != nil {
+			revived = append(revived, s.revive(p))
+		}
 	}
 	for _, j := range revived { // some of which may have made others too much
 		switch snap := j.snapshot(); {
@@ -79,7 +88,15 @@ func (s *Supervisor) handDown(c *Supervisor) {
 		return
 	}
 	for _, j := range s.reg.selectJobs(func(j *job) bool { return j.recovered && j.from == c.name }) {
+		if !j.ended {
+			s.reg.live--
+			c.reg.live++
+			for o := c; o != s; o = o.parent {
+				o.reg.slots++
+			}
+		}
 		s.reg.moveTo(c, j)
+		c.reg.resetKey(j)
 	}
 }
 
@@ -92,7 +109,7 @@ func sweepLost(past []*pastJob, grace time.Duration) map[*pastJob]*pastEnd {
 	var trees []tree
 	of := make(map[tree]*pastEnd)
 	for _, p := range past {
-		if p.end != nil {
+		if p.end != nil || p.begin.Detached != nil {
 			continue
 		}
 		e := &pastEnd{State: Lost, Reason: ReasonLost, ExitCode: -1}

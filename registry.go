@@ -139,7 +139,7 @@ func (r *registry) forget(j *job) {
 	}
 	j.forgotten = true
 	delete(r.jobs, j.id)
-	if !j.queued { // else once that is told
+	if !j.queued && !j.runsOn() { // else once that is told
 		j.s.mu.note(recordGone, j.id)
 	}
 	j.forgetOutput()

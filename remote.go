@@ -89,7 +89,7 @@ func startRemote(ctx context.Context, j *job, spec Spec) (work, error) {
 	a, sent, err := r.start(ctx, farStart(j, spec))
 	switch {
 	case err != nil && sent:
-		r.far.chore(strayBound, r.stopStray)
+		r.far.chore(strayBound, func(ctx context.Context) { r.stopStray(ctx) })
 		fallthrough
 	case err != nil:
 		if ctx.Err() != nil {
@@ -125,12 +125,8 @@ func (r *remote) start(ctx context.Context, s farScript) (a farAnswer, sent bool
 	return a, sent, err
 }
 
-// resumeRemote returns the work of a job that runs, or ran, under an id that is
-// known from before. Its output comes from the beginning, as far as it is kept.
-func resumeRemote(far *farSide, shell Shell, id string) (*remote, error) {
-	return newRemote(far, shell, id)
-}
-
+// newRemote returns the work of a job under an id, be that known from before. Its
+// output comes from the beginning, as far as it is kept.
 func newRemote(far *farSide, shell Shell, id string) (*remote, error) {
 	if !validID(id) {
 		return nil, fmt.Errorf("%q is no job id", id)
@@ -432,11 +428,15 @@ func (r *remote) awaitEnd(j *job, ctx context.Context) bool {
 }
 
 // stopStray stops a job of which nobody knows whether it was started, and keeps
-// it from being started later.
-func (r *remote) stopStray(ctx context.Context) {
+// it from being started later. It reports whether that was done.
+func (r *remote) stopStray(ctx context.Context) bool {
 	for fails := 1; ; fails++ {
-		if _, err := r.run(ctx, r.machine.stops, stopBound, r.stopScript(true, 0)); err == nil || !pause(ctx, backOff(fails)) {
-			return
+		_, err := r.run(ctx, r.machine.stops, stopBound, r.stopScript(true, 0))
+		if err == nil {
+			return true
+		}
+		if !pause(ctx, backOff(fails)) {
+			return false
 		}
 	}
 }

@@ -44,7 +44,10 @@ func (s *Supervisor) begin(ctx context.Context, spec Spec, waiting bool) (j *job
 	if waiting {
 		j.waiters, j.foreground = 1, true
 	}
-	j.recordBegin(spec)
+	if s.store != nil {
+		j.command = redact(spec.Argv)
+	}
+	j.recordBegin()
 	defer func(begun *job) {
 		if !launched {
 			begun.recordFailure()
@@ -127,12 +130,7 @@ func (s *Supervisor) register(j *job) error {
 		s.reg.add(j)
 		s.reg.setKey(j)
 	}
-	if j.timeout > 0 {
-		j.expiry = time.AfterFunc(j.timeout, func() { j.requestStop(ReasonTimeout) })
-	}
-	if j.idleAfter > 0 {
-		j.idleCheck = time.AfterFunc(j.idleAfter, j.stopIfIdle)
-	}
+	j.setTimers()
 	s.mu.Unlock()
 	if j.result != nil {
 		s.watcher.add(j)
@@ -147,6 +145,17 @@ func (s *Supervisor) register(j *job) error {
 		return ErrClosed
 	}
 	return nil
+}
+
+// setTimers arms the limits on time. It needs Supervisor.mu.
+func (j *job) setTimers() {
+	if j.timeout > 0 {
+		left := max(0, j.timeout-time.Since(j.started)) // an earlier host may have started it
+		j.expiry = time.AfterFunc(left, func() { j.requestStop(ReasonTimeout) })
+	}
+	if j.idleAfter > 0 {
+		j.idleCheck = time.AfterFunc(j.idleAfter, j.stopIfIdle)
+	}
 }
 
 func newJob(s *Supervisor, id string, spec Spec) *job {
@@ -167,6 +176,9 @@ func newJob(s *Supervisor, id string, spec Spec) *job {
 		idleAfter:  spec.IdleTimeout,
 		exited:     make(chan struct{}),
 		done:       make(chan struct{}),
+	}
+	if spec.Shell != nil {
+		j.shell = shellName(spec.Shell)
 	}
 	j.out = j.newLog()
 	if spec.SplitStderr {

@@ -431,7 +431,7 @@ func (w words) told(n Notice) string {
 		return fmt.Sprintf("Records of earlier jobs could not be read; they were moved to %s.", oneLine(n.Line))
 	case EventLost:
 		if n.Reason == ReasonLost {
-			return fmt.Sprintf("%s was lost: the host stopped while it ran, so nobody knows how it ended. Start it again only if it still matters.", name)
+			return fmt.Sprintf("%s was lost: its host or its machine stopped while it ran, so nobody knows how it ended. Start it again only if it still matters.", name)
 		}
 	}
 	s := Snapshot{State: n.State, Reason: n.Reason, ExitCode: n.ExitCode, Signal: n.Signal}

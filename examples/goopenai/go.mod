@@ -1,0 +1,16 @@
+module github.com/agentjobs/jobs/examples/goopenai
+
+go 1.26.0
+
+require (
+	github.com/agentjobs/jobs v0.0.0
+	github.com/sashabaranov/go-openai v1.43.0
+)
+
+require (
+	github.com/stretchr/testify v1.12.1 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/sys v0.50.0 // indirect
+)
+
+replace github.com/agentjobs/jobs => ../..
