@@ -5,6 +5,7 @@ package jobs
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -38,7 +39,11 @@ func useDir(path string) error {
 // lockFile takes the lock of a directory for this process. The system gives it
 // back when the process ends, however that comes.
 func lockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	const flags = unix.O_NOFOLLOW | unix.O_NONBLOCK
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|flags, 0o600)
+	if errors.Is(err, fs.ErrPermission) {
+		f, err = os.OpenFile(path, os.O_RDONLY|flags, 0) // which a lock does not mind
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -506,7 +506,7 @@ func (s *Supervisor) consume(j *job) (Result, error) {
 	if won {
 		j.collected = true
 		if !j.runsOn() {
-			s.mu.note(recordGone, j.id)
+			s.mu.noteGone(j)
 		}
 		j.owner.reg.shelve(j)
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -57,6 +58,8 @@ type record struct {
 	Cut    *logCut `json:"cut,omitempty"`
 
 	End *pastEnd `json:"end,omitempty"`
+
+	saved bool // a file with the result goes with the record
 }
 
 // A pastEnd is how a job ended, as far as its record tells.
@@ -77,6 +80,7 @@ type pastEnd struct {
 	LogBytes   int64         `json:"log_bytes,omitempty"` // up to where the log files go
 	ErrBytes   int64         `json:"err_bytes,omitempty"`
 	ResultSize int64         `json:"result_size,omitempty"`
+	Result     []byte        `json:"result,omitempty"` // if it is short; else it is in a file
 	Problem    string        `json:"result_problem,omitempty"`
 }
 
@@ -98,8 +102,30 @@ func (r record) encode() []byte {
 	if r.At.IsZero() {
 		r.At = time.Now()
 	}
+	switch r.Kind {
+	case recordStart, recordTold, recordGone:
+		return r.encodeShort()
+	}
 	line, _ := json.Marshal(r) // cannot fail
 	return append(line, '\n')
+}
+
+// encodeShort is encode for the kinds that have next to nothing to say; most
+// records are of these.
+func (r record) encodeShort() []byte {
+	line := make([]byte, 0, 160)
+	line = append(line, `{"v":`...)
+	line = strconv.AppendInt(line, int64(r.V), 10)
+	line = append(line, `,"k":"`+r.Kind+`","id":"`+r.ID+`","at":"`...)
+	line = r.At.AppendFormat(line, time.RFC3339Nano)
+	line = append(line, '"')
+	if r.PID != 0 {
+		line = append(line, `,"pid":`...)
+		line = strconv.AppendInt(line, int64(r.PID), 10)
+		line = append(line, `,"ticks":`...)
+		line = strconv.AppendUint(line, r.Ticks, 10)
+	}
+	return append(line, '}', '\n')
 }
 
 // A journal is the file of records. It is only ever appended to, save that now
@@ -382,6 +408,13 @@ type tableLock struct {
 func (l *tableLock) note(kind, id string) {
 	if l.write != nil {
 		l.notes = append(l.notes, record{Kind: kind, ID: id})
+	}
+}
+
+// noteGone keeps the record that a job is gone. It needs the lock.
+func (l *tableLock) noteGone(j *job) {
+	if l.write != nil {
+		l.notes = append(l.notes, record{Kind: recordGone, ID: j.id, saved: j.end.resultFile.Size > shortResult})
 	}
 }
 

@@ -234,7 +234,7 @@ func (r *registry) withdraw(j *job) {
 	n.queue = slices.DeleteFunc(n.queue, about)
 	n.claimed = slices.DeleteFunc(n.claimed, about)
 	if j.queued && j.forgotten {
-		j.s.mu.note(recordGone, j.id)
+		j.s.mu.noteGone(j)
 	}
 	j.queued = false
 	n.settle()

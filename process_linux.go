@@ -323,13 +323,22 @@ func (t *linuxTree) reap() ending {
 func (t *linuxTree) peakRSS(used *unix.Rusage) int64 {
 	host := t.hostRSS
 	if host == inheritedRSS() {
-		host = peakRSS() // what counts is this program's own
+		// What counts is this program's own. That never shrinks, and to read it
+		// takes longer than all else of a reap.
+		host = ownRSS.Load()
+		if int64(used.Maxrss) > host {
+			host = peakRSS()
+			ownRSS.Store(host)
+		}
 	}
 	if int64(used.Maxrss) <= host {
 		return 0
 	}
 	return int64(used.Maxrss) << 10
 }
+
+// ownRSS is what peakRSS has returned last.
+var ownRSS atomic.Int64
 
 // inheritedRSS returns what the kernel counts to this process though it was the
 // memory of the one that executed it; 0 if that was no more than its own.

@@ -131,7 +131,9 @@ func (j *job) recordEnd(e ending) {
 	}
 	j.finishLogs(past)
 	defer j.closeLogs(past)
-	if err := j.s.store.saveResult(j.id, e.resultFile.Data); err != nil && past.Problem == "" {
+	if data := e.resultFile.Data; len(data) <= shortResult {
+		past.Result = data
+	} else if err := j.s.store.saveResult(j.id, data); err != nil && past.Problem == "" {
 		past.Problem = "the result was not kept: " + err.Error()
 	}
 	if !(e.lost && j.shell != "") {
@@ -195,11 +197,14 @@ func (j *job) logStopped(l *logFile) {
 func (s *shared) recordNotes(rs []record) {
 	s.record(rs...)
 	for _, r := range rs {
-		if r.Kind == recordGone {
+		if r.saved {
 			os.Remove(s.store.resultPath(r.ID))
 		}
 	}
 }
+
+// shortResult is how long a result may be to stand in the record of its end.
+const shortResult = 4 << 10
 
 // flushLogs brings what has been printed to the log files.
 func (j *job) flushLogs() {

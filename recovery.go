@@ -306,12 +306,14 @@ func (j *job) reviveLogs(p *pastJob) {
 // pastResult reads the result of a job of an earlier host.
 func (st *store) pastResult(p *pastJob, keep int64) ResultFile {
 	e := p.end.End
-	r := ResultFile{Size: e.ResultSize, Problem: e.Problem}
+	r := ResultFile{Size: e.ResultSize, Problem: e.Problem, Data: e.Result}
+	if len(e.Result) > 0 || e.ResultSize == 0 {
+		r.Truncated = int64(len(r.Data)) < r.Size
+		return r
+	}
 	f, err := openOwn(st.resultPath(p.begin.ID), os.O_RDONLY)
 	if err != nil {
-		if e.ResultSize > 0 {
-			r.Problem = cmp.Or(r.Problem, "the result was not kept: "+err.Error())
-		}
+		r.Problem = cmp.Or(r.Problem, "the result was not kept: "+err.Error())
 		return r
 	}
 	defer f.Close()

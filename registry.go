@@ -140,7 +140,7 @@ func (r *registry) forget(j *job) {
 	j.forgotten = true
 	delete(r.jobs, j.id)
 	if !j.queued && !j.runsOn() { // else once that is told
-		j.s.mu.note(recordGone, j.id)
+		j.s.mu.noteGone(j)
 	}
 	j.forgetOutput()
 	j.discardWork()

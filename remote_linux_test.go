@@ -55,7 +55,7 @@ func localFar(t *testing.T, name string) far {
 	t.Helper()
 	home, bin, path := t.TempDir(), t.TempDir(), os.Getenv("PATH")
 	program, err := exec.LookPath(name)
-	require.NoError(t, err, "install it: apt-get install busybox-static dash")
+	require.NoError(t, err, "install it: apt-get install busybox dash")
 	require.NoError(t, os.Symlink(program, filepath.Join(bin, "sh")))
 	if name == "busybox" {
 		out, err := exec.Command(program, "--list").Output()
@@ -68,17 +68,19 @@ func localFar(t *testing.T, name string) far {
 	return far{shell: inHome(home, strings.TrimSuffix(bin+":"+path, ":"), "sh"), home: home}
 }
 
-// fars are the machines that the suite runs on.
+// fars are the machines that the suite runs on, each with the first of the
+// behaviours.
 var fars = []struct {
-	name string
-	make func(t *testing.T) far
+	name  string
+	make  func(t *testing.T) far
+	first int
 }{
-	{"sh", func(t *testing.T) far { home := t.TempDir(); return far{inHome(home, os.Getenv("PATH"), "sh"), home} }},
-	{"dash", func(t *testing.T) far { return localFar(t, "dash") }},
-	{"bash", func(t *testing.T) far { return localFar(t, "bash") }},
-	{"busybox", func(t *testing.T) far { return localFar(t, "busybox") }},
-	{"ssh", sshFar},
-	{"ssh with bash as login shell", sshBashFar},
+	{"sh", func(t *testing.T) far { home := t.TempDir(); return far{inHome(home, os.Getenv("PATH"), "sh"), home} }, 99},
+	{"dash", func(t *testing.T) far { return localFar(t, "dash") }, 99},
+	{"bash", func(t *testing.T) far { return localFar(t, "bash") }, 99},
+	{"busybox", func(t *testing.T) far { return localFar(t, "busybox") }, 99},
+	{"ssh", sshFar, 99},
+	{"ssh with bash as login shell", sshBashFar, 4}, // the way there alone differs
 }
 
 // behaviours are what a job does whatever it runs on.
@@ -111,8 +113,14 @@ func TestJobsThroughShells(t *testing.T) {
 	for _, f := range fars {
 		t.Run(f.name, func(t *testing.T) {
 			machine := f.make(t)
-			for _, b := range behaviours {
-				t.Run(b.name, func(t *testing.T) { b.test(t, machine) })
+			for i, b := range behaviours {
+				if i >= f.first {
+					break
+				}
+				t.Run(b.name, func(t *testing.T) {
+					t.Parallel()
+					b.test(t, machine)
+				})
 			}
 		})
 	}
