@@ -60,13 +60,16 @@ func (s *Supervisor) recover(past []*pastJob, aside string) {
 			s.pickUp(p)
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var revived []*job
 	for _, p := range past {
 		if p.end != nil {
 			revived = append(revived, s.revive(p))
 		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, j := range revived {
+		s.readmit(j)
 	}
 	for _, j := range revived { // some of which may have made others too much
 		switch snap := j.snapshot(); {
@@ -243,7 +246,7 @@ func (st *store) dropResults(known []*pastJob) {
 	}
 }
 
-// revive enters a job of an earlier host, which has ended. It needs mu.
+// revive returns a job of an earlier host, which has ended.
 func (s *Supervisor) revive(p *pastJob) *job {
 	e := p.end.End
 	j := &job{
@@ -272,6 +275,11 @@ func (s *Supervisor) revive(p *pastJob) *job {
 	close(j.done)
 	j.reviveLogs(p)
 	j.end.resultFile = s.store.pastResult(p, s.cfg.ResultBytes)
+	return j
+}
+
+// readmit enters a job of an earlier host in the tables. It needs mu.
+func (s *Supervisor) readmit(j *job) {
 	s.seq++
 	j.seq = s.seq
 	s.reg.add(j)
@@ -280,7 +288,6 @@ func (s *Supervisor) revive(p *pastJob) *job {
 	if !j.told {
 		s.reg.notify(j)
 	}
-	return j
 }
 
 // reviveLogs gives the job what its log files hold.
