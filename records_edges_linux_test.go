@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"slices"
 	"testing"
 
@@ -125,7 +126,7 @@ func TestRestoredJobsAreForgottenLikeOthers(t *testing.T) {
 	s := newSupervisor(t, jobs.Config{Dir: dir, MaxRetained: 10})
 	var ids []string
 	for n := range 10 {
-		ids = append(ids, start(t, s, returning(n)).ID)
+		ids = append(ids, start(t, s, returning(strings.Repeat("long ", 1000))).ID) // in a file
 		awaitEnd(t, s, ids[n])
 	}
 	closed(t, s)
