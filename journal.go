@@ -177,37 +177,37 @@ func (jl *journal) write(rs ...record) error {
 
 // append needs mu.
 func (jl *journal) append(lines []byte) error {
-	if len(jl.waiting) > 0 {
-		lines = append(jl.waiting, lines...)
-	}
+	jl.waiting = append(jl.waiting, lines...)
 	if removed(jl.file) {
-		jl.hold(lines)
+		jl.bound()
 		return errors.New("somebody removed the journal")
 	}
-	n, err := jl.file.Write(lines)
+	n, err := jl.file.Write(jl.waiting)
 	if err != nil {
 		if n > 0 && jl.file.Truncate(jl.size) != nil {
 			jl.size += int64(n)
-			lines = append([]byte("\n"), lines...) // ends the torn one
+			jl.waiting = append([]byte("\n"), jl.waiting...) // ends the torn line
 		}
-		jl.hold(lines)
+		jl.bound()
 		return err
 	}
 	jl.size += int64(n)
-	jl.waiting = nil
+	if jl.waiting = jl.waiting[:0]; n > compactLeast/16 {
+		jl.waiting = nil
+	}
 	if jl.sync {
 		return jl.file.Sync()
 	}
 	return nil
 }
 
-// hold keeps lines for the next write, if they are not too many. It needs mu.
-func (jl *journal) hold(lines []byte) {
-	if len(lines) > maxWaiting {
-		cut := bytes.IndexByte(lines[len(lines)-maxWaiting:], '\n')
-		lines = lines[len(lines)-maxWaiting+cut+1:] // without the oldest
+// bound drops the oldest of what waits, if it is too much. It needs mu.
+func (jl *journal) bound() {
+	if over := len(jl.waiting) - maxWaiting; over > 0 {
+		cut := over + maxWaiting/2
+		cut += bytes.IndexByte(jl.waiting[cut:], '\n') + 1
+		jl.waiting = append(jl.waiting[:0], jl.waiting[cut:]...)
 	}
-	jl.waiting = bytes.Clone(lines)
 }
 
 // rewrite leaves out what is gone. It needs mu.

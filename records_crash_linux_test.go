@@ -323,9 +323,8 @@ func TestAResultOnRecordIsFrozenAtTheEnd(t *testing.T) {
 	awaitEnd(t, s, id)
 	require.NoError(t, os.WriteFile(gate, []byte("go\n"), 0))
 	require.True(t, eventually(func() bool { return exists(filepath.Join(own, "written")) }))
-	record, err := os.ReadFile(filepath.Join(dir, "results", id))
-	require.NoError(t, err)
-	require.Equal(t, "early\n", string(record))
+	closed(t, s)
+	s = withRecords(t, dir)
 	require.Equal(t, "early\n", string(collect(t, s, id).File.Data))
 }
 
