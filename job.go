@@ -43,6 +43,7 @@ type job struct {
 	logFull    LogFull
 	command    string     // on record, without its secrets
 	logFiles   []*logFile // none, one, or two
+	stray      bool       // its start was given up, and it may run still
 	recovered  bool       // an earlier host ran it
 	from       string     // and its owner had this name
 
@@ -67,6 +68,7 @@ type job struct {
 	unkilled   []Process   // what a stop could not kill
 	stopErr    error       // and why
 	slotFree   bool        // its slot has been given back
+	releaser   *Supervisor // the owner at that time, whose Close waits for release
 	ended      bool
 	end        ending
 	endState   State
@@ -221,6 +223,20 @@ func (j *job) stopIfIdle() {
 	}
 }
 
+// stopIfOverdue stops the job at its timeout. One of an earlier host may have
+// ended in time, so a look must have found it running.
+func (j *job) stopIfOverdue() {
+	if r, ok := j.work.(*remote); !ok || r.seen.Load() {
+		j.requestStop(ReasonTimeout)
+		return
+	}
+	j.s.mu.Lock()
+	defer j.s.mu.Unlock()
+	if !j.ended {
+		j.expiry.Reset(leastPause)
+	}
+}
+
 // lookAtResult lets what has been written to the result file join the output,
 // unless that was done a moment ago and it is not urgent.
 func (j *job) lookAtResult(urgent bool) {
@@ -258,8 +274,8 @@ func (j *job) release() {
 	defer func() {
 		j.s.mu.Lock()
 		defer j.s.mu.Unlock()
-		j.owner.reg.releasing--
-		j.owner.idle.Broadcast()
+		j.releaser.reg.releasing--
+		j.releaser.idle.Broadcast()
 	}()
 	j.work.release(j)
 }
@@ -366,7 +382,8 @@ func (j *job) publish(e ending) {
 	if e.reason != ReasonUnreaped && !e.lost && !j.slotFree {
 		j.slotFree = true
 		j.owner.takeSlots(-1)
-		j.owner.reg.releasing++
+		j.releaser = j.owner
+		j.releaser.reg.releasing++
 	}
 	if j.ended {
 		return

@@ -283,12 +283,15 @@ func (l *logFile) finish(ring *RingBuf) (end int64) {
 	return l.index.end()
 }
 
-// close writes the footer. The end of the output is on record by then: a host
-// that dies in between leaves no footer that would count as output.
+// close writes the footer, if there is one. The end of the output is on record by
+// then: a host that dies in between leaves no footer that would count as output.
 func (l *logFile) close(footer string) {
 	l.writing.Lock()
 	if l.file != nil {
-		n, err := l.file.WriteString("\n# " + footer + "\n")
+		if footer != "" {
+			footer = "\n# " + footer + "\n"
+		}
+		n, err := l.file.WriteString(footer)
 		l.index.size += int64(n)
 		l.file.Close()
 		l.file = nil
@@ -451,6 +454,16 @@ func (d *logDir) done(name string) {
 	defer d.mu.Unlock()
 	d.used += size - d.live[name]
 	delete(d.live, name)
+}
+
+// remove removes a file that nobody writes to.
+func (d *logDir) remove(name string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	path := filepath.Join(d.path, name)
+	if fi, err := os.Lstat(path); err == nil && os.Remove(path) == nil && fi.Mode().IsRegular() {
+		d.used -= min(fi.Size(), d.used)
+	}
 }
 
 // makeRoom removes the oldest files that nobody writes to, until need bytes are

@@ -240,9 +240,6 @@ func (jl *journal) replace(past []*pastJob) error {
 	if err == nil {
 		err = os.Rename(fresh, jl.path)
 	}
-	if err == nil && jl.sync {
-		err = syncDir(filepath.Dir(jl.path))
-	}
 	jl.compact = max(compactLeast, 2*jl.size)
 	if err != nil {
 		if f != nil {
@@ -256,6 +253,9 @@ func (jl *journal) replace(past []*pastJob) error {
 	}
 	jl.file, jl.size = f, int64(len(lines))
 	jl.compact = max(compactLeast, 4*jl.size)
+	if jl.sync {
+		return syncDir(filepath.Dir(jl.path))
+	}
 	return nil
 }
 
@@ -278,6 +278,12 @@ func (jl *journal) close() {
 		jl.file.Close()
 		jl.file = nil
 	}
+}
+
+func (jl *journal) isOpen() bool {
+	jl.mu.Lock()
+	defer jl.mu.Unlock()
+	return jl.file != nil
 }
 
 // maxJournal is more than a journal grows to.

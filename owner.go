@@ -303,7 +303,6 @@ func (s *Supervisor) finishClose(stopped []*job, report Report) {
 		s.host.close()
 		s.far.close(s.hurried)
 		s.dir.remove()
-		defer s.store.release()
 	}
 	s.mu.Lock()
 	report.add(s.leftUndone(stopped))
@@ -316,6 +315,9 @@ func (s *Supervisor) finishClose(stopped []*job, report Report) {
 		}
 	}
 	s.mu.Unlock()
+	if s.parent == nil {
+		s.store.release()
+	}
 	s.hurry() // releases the context
 	close(s.closed)
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -22,11 +22,7 @@ func (s *Supervisor) pickUp(p *pastJob) {
 		s.store.measure(p)
 		s.record(*p.end)
 	case p.start == nil:
-		s.far.chore(strayBound, func(ctx context.Context) {
-			if w.stopStray(ctx) {
-				s.record(record{Kind: recordGone, ID: p.begin.ID})
-			}
-		})
+		s.far.chore(strayBound, func(ctx context.Context) { w.stopStray(ctx, s.shared) })
 	default:
 		j := s.resume(p, w)
 		s.mu.Lock()
@@ -82,7 +78,7 @@ func (s *Supervisor) resume(p *pastJob, w *remote) *job {
 	})
 	j.work, j.started, j.from, j.command, j.recovered = w, b.At, b.Owner, b.Command, true
 	j.noteTime() // its silence counts from now on
-	os.Remove(s.store.logPath(j.id, false))
+	s.store.logs.remove(filepath.Base(s.store.logPath(j.id, false)))
 	j.recordBegin()
 	s.mu.Lock()
 	s.takeSlots(1)
@@ -91,7 +87,9 @@ func (s *Supervisor) resume(p *pastJob, w *remote) *job {
 	j.seq = s.seq
 	s.reg.add(j)
 	s.reg.note(j.id, ErrExpired) // once it is forgotten
-	s.reg.resetKey(j)
+	if j.from == s.name {        // another owner's key is its own
+		s.reg.resetKey(j)
+	}
 	j.setTimers()
 	s.mu.Unlock()
 	poke(w.wake)

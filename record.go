@@ -91,7 +91,9 @@ func (j *job) recordFailure() {
 	for _, l := range j.logFiles {
 		l.remove()
 	}
-	j.s.record(record{Kind: recordGone, ID: j.id})
+	if !j.stray { // else once it is known to be none
+		j.s.record(record{Kind: recordGone, ID: j.id})
+	}
 }
 
 // recordEnd puts the end of the job on record. It must be called before that
@@ -130,15 +132,19 @@ func (j *job) recordEnd(e ending) {
 		past.ErrTotal, _ = j.errOut.Stats()
 	}
 	j.finishLogs(past)
-	defer j.closeLogs(past)
 	if data := e.resultFile.Data; len(data) <= shortResult {
 		past.Result = data
 	} else if err := j.s.store.saveResult(j.id, data); err != nil && past.Problem == "" {
 		past.Problem = "the result was not kept: " + err.Error()
 	}
-	if !(e.lost && j.shell != "") {
-		j.s.record(record{Kind: recordEnd, ID: j.id, End: past})
+	if e.lost && j.shell != "" {
+		for _, l := range j.logFiles {
+			l.close("") // a last line would count as output
+		}
+		return
 	}
+	defer j.closeLogs(past)
+	j.s.record(record{Kind: recordEnd, ID: j.id, End: past})
 }
 
 // finishLogs completes the log files, save for their last line.
@@ -197,7 +203,7 @@ func (j *job) logStopped(l *logFile) {
 func (s *shared) recordNotes(rs []record) {
 	s.record(rs...)
 	for _, r := range rs {
-		if r.saved {
+		if r.saved && s.store.journal.isOpen() { // else another host's record needs it
 			os.Remove(s.store.resultPath(r.ID))
 		}
 	}

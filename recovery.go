@@ -13,8 +13,9 @@ import (
 // A Recovery is what [New] found in a [Config.Dir] that another host had used
 // before. The ends in it are told by notices, not by it.
 type Recovery struct {
-	// Lost holds the jobs that ran when their host died. What was left of them
-	// has been killed, save for those with KeepRunning.
+	// Lost holds the jobs that ran when their host died, and processes that one
+	// let go of as it was closed, until they are collected or forgotten. What was
+	// left of them has been killed, save for those with KeepRunning.
 	Lost []Snapshot
 	// Running holds the detached jobs that were picked up, see [Spec.Shell].
 	Running []Snapshot
@@ -94,6 +95,8 @@ func (s *Supervisor) handDown(c *Supervisor) {
 		if !j.ended {
 			s.reg.live--
 			c.reg.live++
+		}
+		if !j.slotFree {
 			for o := c; o != s; o = o.parent {
 				o.reg.slots++
 			}
@@ -179,7 +182,9 @@ func killOrphans(trees []tree, grace time.Duration) {
 
 // measure finds out what the log files of a lost job hold.
 func (st *store) measure(p *pastJob) {
-	out, errs := st.pastLog(p, false), st.pastLog(p, true)
+	unended := *p
+	unended.end = nil // which says nothing of the files yet
+	out, errs := st.pastLog(&unended, false), st.pastLog(&unended, true)
 	if out != nil {
 		p.end.End.LogBytes = out.index.end()
 		p.end.End.Total = out.index.end()
@@ -214,7 +219,7 @@ func (st *store) pastLog(p *pastJob, stderr bool) *logFile {
 	}
 	last := &l.index.runs[len(l.index.runs)-1]
 	last.n = max(0, fi.Size()-last.pos)
-	if p.end != nil && p.end.End.Reason != ReasonLost {
+	if p.end != nil {
 		end := p.end.End.LogBytes
 		if stderr {
 			end = p.end.End.ErrBytes

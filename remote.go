@@ -61,6 +61,7 @@ type remote struct {
 	looked atomic.Int64  // the same for when the last look that succeeded began
 	over   atomic.Bool   // the far side has ended
 	gone   atomic.Bool   // and is removed, or being removed
+	seen   atomic.Bool   // it ran under this host: before, its end counts more than its limits
 
 	// What follows is of follow alone.
 	made      time.Time
@@ -89,7 +90,8 @@ func startRemote(ctx context.Context, j *job, spec Spec) (work, error) {
 	a, sent, err := r.start(ctx, farStart(j, spec))
 	switch {
 	case err != nil && sent:
-		r.far.chore(strayBound, func(ctx context.Context) { r.stopStray(ctx) })
+		j.stray = true
+		r.far.chore(strayBound, func(ctx context.Context) { r.stopStray(ctx, j.s) })
 		fallthrough
 	case err != nil:
 		if ctx.Err() != nil {
@@ -103,6 +105,7 @@ func startRemote(ctx context.Context, j *job, spec Spec) (work, error) {
 	case a.fault != "":
 		return fail(StageShell, "on "+r.name, errors.New(a.cause))
 	}
+	r.seen.Store(true)
 	return r, nil
 }
 
@@ -186,7 +189,7 @@ func (r *remote) finished() bool { return false }
 
 // unread reports whether the job may have printed something since the last look.
 func (r *remote) unread() bool {
-	return time.Since(r.made)-time.Duration(r.looked.Load()) > waitPause
+	return !r.seen.Load() || time.Since(r.made)-time.Duration(r.looked.Load()) > waitPause
 }
 
 // touch says that somebody asks about the job.
@@ -313,7 +316,7 @@ func (r *remote) take(j *job, a farAnswer) (ended bool) {
 		r.size = a.size
 		j.noteTime()
 	}
-	if limit := j.cfg.ResultFileLimit; limit > 0 && a.disk > limit {
+	if limit := j.cfg.ResultFileLimit; limit > 0 && a.disk > limit && a.state != "ended" {
 		j.requestStop(ReasonOutputLimit)
 	}
 	if a.state != "running" && r.off < a.total {
@@ -325,6 +328,7 @@ func (r *remote) take(j *job, a farAnswer) (ended bool) {
 		return true
 	case "running":
 		r.missed = false
+		r.seen.Store(true)
 		return false
 	}
 	// A verdict for good is given once it was found twice.
@@ -340,31 +344,42 @@ func (r *remote) take(j *job, a farAnswer) (ended bool) {
 // takeOutput moves output into the job's log. Where there is more to fetch the
 // next look comes at once.
 func (r *remote) takeOutput(j *job, a farAnswer) {
-	r.drop(j, a.lost-r.lost)
+	r.drop(j, a, a.lost-r.lost)
 	r.lost = max(r.lost, a.lost)
-	r.drop(j, a.from-r.off)
+	r.drop(j, a, a.from-r.off)
 	r.off = max(r.off, a.from)
 	if len(a.data) > 0 {
 		j.out.Write(a.data)
 		r.off += int64(len(a.data))
-		j.noteOutput(len(a.data))
+		r.note(j, a, len(a.data))
+		j.flushLogs()
 	}
 	behind := a.total - r.off
 	if behind > 0 {
 		poke(r.wake)
 	}
 	if most := max(mostBehind, int64(j.cfg.TailBytes)); behind > most && r.off >= int64(j.cfg.HeadBytes) {
-		r.drop(j, behind-most)
+		r.drop(j, a, behind-most)
 		r.off = a.total - most
 	}
 }
 
 // drop counts n bytes that were printed and are not kept.
-func (r *remote) drop(j *job, n int64) {
+func (r *remote) drop(j *job, a farAnswer, n int64) {
 	if n > 0 {
 		j.out.drop(n)
-		j.noteOutput(int(n))
+		r.note(j, a, int(n))
 	}
+}
+
+// note records that n bytes were printed. One that has ended is stopped for
+// nothing any more.
+func (r *remote) note(j *job, a farAnswer, n int) {
+	if a.state == "ended" {
+		j.noteTime()
+		return
+	}
+	j.noteOutput(n)
 }
 
 func (r *remote) settle(*job, bool) ending { return r.end }
@@ -428,15 +443,16 @@ func (r *remote) awaitEnd(j *job, ctx context.Context) bool {
 }
 
 // stopStray stops a job of which nobody knows whether it was started, and keeps
-// it from being started later. It reports whether that was done.
-func (r *remote) stopStray(ctx context.Context) bool {
+// it from being started later. Only then is it gone from the record.
+func (r *remote) stopStray(ctx context.Context, s *shared) {
 	for fails := 1; ; fails++ {
 		_, err := r.run(ctx, r.machine.stops, stopBound, r.stopScript(true, 0))
 		if err == nil {
-			return true
+			s.record(record{Kind: recordGone, ID: r.id})
+			return
 		}
 		if !pause(ctx, backOff(fails)) {
-			return false
+			return
 		}
 	}
 }

@@ -251,9 +251,11 @@ aj_drain() {
 aj_total() {
 	aj_k=0
 	for aj_f in "$aj_d"/out-*; do
+		[ -e "$aj_f" ] || continue
 		[ "${aj_f##*-}" -le "$aj_k" ] 2>/dev/null || aj_k=${aj_f##*-}
 	done
-	aj_suffix "$aj_d/piece-" && aj_piece=$aj_end
+	aj_piece=1 # of a directory that a stop has made: there is none
+	! aj_suffix "$aj_d/piece-" || aj_piece=$aj_end
 	aj_stat "$aj_d/out-$aj_k"
 	aj_sum=$((aj_k * aj_piece + aj_size))
 	aj_lost=0

@@ -19,7 +19,7 @@ type Shell interface {
 	// whether the script ran; what it printed is looked at all the same.
 	Run(ctx context.Context, script string) ([]byte, error)
 	// String names the machine in records and messages, the same for the same
-	// machine.
+	// machine. It is recorded as it is, so it should hold no secret.
 	String() string
 }
 

@@ -151,7 +151,7 @@ func (s *Supervisor) register(j *job) error {
 func (j *job) setTimers() {
 	if j.timeout > 0 {
 		left := max(0, j.timeout-time.Since(j.started)) // an earlier host may have started it
-		j.expiry = time.AfterFunc(left, func() { j.requestStop(ReasonTimeout) })
+		j.expiry = time.AfterFunc(left, j.stopIfOverdue)
 	}
 	if j.idleAfter > 0 {
 		j.idleCheck = time.AfterFunc(j.idleAfter, j.stopIfIdle)

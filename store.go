@@ -183,6 +183,7 @@ func (st *store) saveResult(id string, data []byte) error {
 	if len(data) == 0 {
 		return nil
 	}
+	os.Remove(st.resultPath(id)) // of a host that died before it was on record
 	f, err := openOwn(st.resultPath(id), os.O_CREATE|os.O_EXCL|os.O_WRONLY)
 	if err != nil {
 		return err

@@ -327,10 +327,7 @@ func (w words) callError(s Snapshot) string {
 	case s.Reason == ReasonResourceLimit:
 		return fmt.Sprintf("It took more than it may of processor time or file size (%s).", s.Signal)
 	case s.Reason == ReasonLost:
-		if s.Err != nil { // of a Shell
-			return "It is gone from the machine where it ran; how it ended cannot be known."
-		}
-		return "The host stopped while it ran: how it ended cannot be known. Start it again only if it still matters."
+		return "Its host or its machine stopped while it ran, so nobody knows how it ended. Start it again only if it still matters."
 	case s.State == Lost:
 		return "Nobody follows it any more; how it ended, or will end, cannot be known."
 	case s.Reason == ReasonOutputLimit:
