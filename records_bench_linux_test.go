@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/agentjobs/jobs"
 	"github.com/stretchr/testify/require"
@@ -34,15 +35,19 @@ func BenchmarkStartWithRecords(b *testing.B) {
 				b.Cleanup(func() { os.RemoveAll(dir) })
 				mode.cfg.Dir = dir
 				with, without := newSupervisor(b, mode.cfg), newSupervisor(b, jobs.Config{})
+				starts := make(map[*jobs.Supervisor]time.Duration)
 				run := func(s *jobs.Supervisor) func() {
 					return func() {
+						begun := time.Now()
 						snap, err := s.Start(context.Background(), work.spec)
+						starts[s] += time.Since(begun)
 						require.NoError(b, err)
 						_, err = s.Collect(context.Background(), snap.ID)
 						require.NoError(b, err)
 					}
 				}
 				beside(b, run(with), run(without))
+				b.ReportMetric(float64(starts[with])/float64(starts[without]), "start-ratio")
 			})
 		}
 	}
