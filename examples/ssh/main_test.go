@@ -3,15 +3,16 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -36,6 +37,25 @@ func program(ctx context.Context, home string, args ...string) (c *exec.Cmd, out
 	return c, out, log
 }
 
+// interrupted starts a command through the program, interrupts that once it says
+// that the command runs, and returns what it says after that.
+func interrupted(t *testing.T, home string, command ...string) string {
+	c, _, _ := program(t.Context(), home, command...)
+	c.Stderr = nil
+	log, err := c.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, c.Start())
+	lines := bufio.NewReader(log)
+	runs, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, runs, "runs on")
+	require.NoError(t, c.Process.Signal(syscall.SIGINT))
+	rest, err := io.ReadAll(lines)
+	require.NoError(t, err)
+	require.NoError(t, c.Wait(), "%s", rest)
+	return string(rest)
+}
+
 func TestACommandIsFollowedToItsEnd(t *testing.T) {
 	c, out, log := program(t.Context(), t.TempDir(), "sh", "-c", "echo one; sleep 1; echo two; exit 3")
 	require.NoError(t, c.Run(), "%s", log)
@@ -45,13 +65,9 @@ func TestACommandIsFollowedToItsEnd(t *testing.T) {
 
 func TestACommandGoesOnWithoutTheProgramAndIsTakenUpAgain(t *testing.T) {
 	home := t.TempDir()
-	begun, over := filepath.Join(home, "begun"), filepath.Join(home, "over")
-	first, _, log := program(t.Context(), home, "sh", "-c", `: >"$0"; until [ -e "$1" ]; do sleep 0.05; done; echo over`, begun, over)
-	require.NoError(t, first.Start())
-	require.Eventually(t, func() bool { _, err := os.Stat(begun); return err == nil }, time.Minute, 10*time.Millisecond)
-	require.NoError(t, first.Process.Signal(syscall.SIGINT))
-	require.NoError(t, first.Wait(), "%s", log)
-	require.Contains(t, log.String(), "goes on")
+	over := filepath.Join(home, "over")
+	told := interrupted(t, home, "sh", "-c", `until [ -e "$0" ]; do sleep 0.05; done; echo over`, over)
+	require.Contains(t, told, "goes on")
 	require.NoError(t, os.WriteFile(over, nil, 0o600))
 	second, out, log := program(t.Context(), home)
 	require.NoError(t, second.Run(), "%s", log)
@@ -61,12 +77,7 @@ func TestACommandGoesOnWithoutTheProgramAndIsTakenUpAgain(t *testing.T) {
 
 func TestACommandThatRunsCanBeStopped(t *testing.T) {
 	home := t.TempDir()
-	begun := filepath.Join(home, "begun")
-	first, _, log := program(t.Context(), home, "sh", "-c", `: >"$0"; exec sleep 300`, begun)
-	require.NoError(t, first.Start())
-	require.Eventually(t, func() bool { _, err := os.Stat(begun); return err == nil }, time.Minute, 10*time.Millisecond)
-	require.NoError(t, first.Process.Signal(syscall.SIGINT))
-	require.NoError(t, first.Wait(), "%s", log)
+	interrupted(t, home, "sleep", "300")
 	second, _, log := program(t.Context(), home, "-stop")
 	require.NoError(t, second.Run(), "%s", log)
 	require.Contains(t, log.String(), "cancelled")
