@@ -42,6 +42,7 @@ type job struct {
 	lastOutput atomic.Int64 // time since started, as nanoseconds
 	logFull    LogFull
 	command    string     // on record, without its secrets
+	launched   uint64     // the clock before its start, in the unit of /proc
 	logFiles   []*logFile // none, one, or two
 	stray      bool       // its start was given up, and it may run still
 	recovered  bool       // an earlier host ran it

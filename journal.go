@@ -49,9 +49,12 @@ type record struct {
 	LogHead  int64      `json:"log_head,omitempty"`
 	ErrHead  int64      `json:"err_head,omitempty"`
 
-	// Of start. A process is known by both.
+	// Of start. A process is known by its number and the time of its start, which
+	// lies between two looks at the clock: to ask the system takes longer than all
+	// else of a record, and numbers do not come round again that soon.
 	PID   int    `json:"pid,omitempty"`
 	Ticks uint64 `json:"ticks,omitempty"`
+	Until uint64 `json:"until,omitempty"`
 
 	// Of cut.
 	Stderr bool    `json:"stderr,omitempty"`
@@ -124,6 +127,8 @@ func (r record) encodeShort() []byte {
 		line = strconv.AppendInt(line, int64(r.PID), 10)
 		line = append(line, `,"ticks":`...)
 		line = strconv.AppendUint(line, r.Ticks, 10)
+		line = append(line, `,"until":`...)
+		line = strconv.AppendUint(line, r.Until, 10)
 	}
 	return append(line, '}', '\n')
 }

@@ -12,16 +12,6 @@ var bootID = sync.OnceValue(func() string {
 	return string(bytes.TrimSpace(id))
 })
 
-// startTicks returns when a process started, in the unit of /proc; 0 if that
-// cannot be told.
-func startTicks(pid int) uint64 {
-	if pid == 0 {
-		return 0
-	}
-	st, _ := readStat(pid, make([]byte, 512))
-	return st.start
-}
-
 // orphans returns what is left of a process job whose host died, as a tree
 // without a leader of ours. It returns nil if nothing can be left. A number
 // alone proves nothing: the leader must have the start time on record.
@@ -39,7 +29,7 @@ func (h *host) orphans(p *pastJob) tree {
 	}
 	t.ticks = p.start.Ticks
 	leader, ok := readStat(p.start.PID, make([]byte, 512))
-	if !ok || leader.start != p.start.Ticks || leader.kernel {
+	if !ok || leader.start < p.start.Ticks || leader.start > p.start.Until || leader.kernel {
 		return t
 	}
 	// What carries its number as that of a session, and is older than this

@@ -51,6 +51,7 @@ func (j *job) recordBegin() {
 		}
 	}
 	j.s.record(r)
+	j.launched = bootTicks()
 }
 
 // openLog makes the file of one log and returns how long its header is. Where
@@ -78,9 +79,7 @@ func (j *job) recordStart() {
 	if j.s.store == nil {
 		return
 	}
-	r := record{Kind: recordStart, ID: j.id, PID: j.work.pid()}
-	r.Ticks = startTicks(r.PID)
-	j.s.record(r)
+	j.s.record(record{Kind: recordStart, ID: j.id, PID: j.work.pid(), Ticks: j.launched, Until: bootTicks() + 1})
 }
 
 // recordFailure takes back the record of a job that did not start.

@@ -159,7 +159,7 @@ func TestAScrubbedProcessIsKnownByItsNumberAndStartTimeTogether(t *testing.T) {
 		"another start time": {func(r map[string]any) {
 			if r["k"] == "start" {
 				ticks, _ := r["ticks"].(json.Number).Int64()
-				r["ticks"] = ticks + 1
+				r["ticks"] = ticks + 1000
 			}
 		}, false},
 		"another boot": {func(r map[string]any) {
