@@ -196,7 +196,7 @@ var wrongThings = []struct {
 	setUp func(testing.TB, *wrongStage)
 }{
 	{"malformed", func(_ testing.TB, st *wrongStage) { st.id = "../etc/passwd" }},
-	{"unknown", func(_ testing.TB, st *wrongStage) { st.id = noJob }},
+	{"unknown", func(_ testing.TB, st *wrongStage) { st.id = unknownTo(st.s) }},
 	{"foreign", func(t testing.TB, st *wrongStage) {
 		st.id = startForeign(t, st.sibling, keyed(gated(nil, ""), stageKey), st.s)
 	}},
@@ -215,7 +215,7 @@ var wrongThings = []struct {
 		var err error
 		st.s, err = st.s.Child(jobs.ChildConfig{Disabled: true})
 		require.NoError(t, err)
-		st.id = noJob
+		st.id = unknownTo(st.s)
 	}},
 }
 
@@ -330,6 +330,17 @@ func TestEveryVerbHasItsAnswerToEveryWrongThing(t *testing.T) {
 					require.Equal(t, before, st.state())
 				}
 			})
+		}
+	}
+}
+
+// unknownTo returns an id that was made up. One in 4,096 passes for another
+// owner's, and is not it.
+func unknownTo(s *jobs.Supervisor) string {
+	for {
+		id := forge()
+		if _, err := s.Check(id); !errors.Is(err, jobs.ErrForeign) {
+			return id
 		}
 	}
 }
