@@ -2,6 +2,7 @@ package jobs_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -275,7 +276,7 @@ func TestACrashWhileTheJournalIsCompactedLosesNothing(t *testing.T) {
 		}
 		v.cmd.Wait()
 		s := newSupervisor(t, jobs.Config{Dir: dir, MaxRetained: 1000})
-		require.Empty(t, s.Recovered().Quarantine)
+		requireTornAtMost(t, s, known)
 		for _, id := range noticed(s) {
 			told[id]++
 		}
@@ -284,6 +285,26 @@ func TestACrashWhileTheJournalIsCompactedLosesNothing(t *testing.T) {
 	require.NotEmpty(t, known)
 	for id := range known {
 		require.Equal(t, 1, told[id], id)
+	}
+}
+
+// requireTornAtMost checks that nothing was put aside but the start of one
+// record, which the next host has no need of: a kill may cut a write in two
+// where a page ends.
+func requireTornAtMost(t testing.TB, s *jobs.Supervisor, known map[string]bool) {
+	t.Helper()
+	aside := s.Recovered().Quarantine
+	if aside == "" {
+		return
+	}
+	text, err := os.ReadFile(aside)
+	require.NoError(t, err)
+	line := strings.TrimSuffix(string(text), "\n")
+	require.NotContains(t, line, "\n")
+	require.False(t, json.Valid([]byte(line)))
+	require.True(t, strings.HasPrefix(line, `{"v":1,"k":"`), "%.200q", line)
+	for id := range known {
+		require.False(t, strings.HasPrefix(line, `{"v":1,"k":"begin","id":"`+id), "the job was started")
 	}
 }
 
