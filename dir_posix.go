@@ -127,7 +127,7 @@ func tampered(f *os.File, size int64) error {
 	switch {
 	case err != nil:
 		return err
-	case fi.Sys().(*syscall.Stat_t).Nlink == 0:
+	case removed(f):
 		return errors.New("somebody removed the log file")
 	case fi.Size() != size:
 		return errors.New("somebody changed the log file")

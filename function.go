@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 )
 
 // A function is the work of a job that runs inside the host.
 type function struct {
+	atHand
 	call   func(ctx context.Context, out io.Writer) (any, error)
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -32,7 +34,7 @@ func (f *function) release(*job) {}
 // outside, so its end counts from when follow has seen it.
 func (f *function) finished() bool { return false }
 
-func (f *function) unread() bool { return false }
+func (f *function) unread() time.Duration { return 0 }
 
 func (f *function) follow(j *job) {
 	defer f.cancel()

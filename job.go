@@ -39,17 +39,17 @@ type job struct {
 	input  *inputPipe  // nil unless the job has one
 	work   work
 
-	lastOutput atomic.Int64 // time since started, as nanoseconds
-	logFull    LogFull
-	command    string     // on record, without its secrets
-	launched   uint64     // the clock before its start, in the unit of /proc
-	logFiles   []*logFile // none, one, or two
-	stray      bool       // its start was given up, and it may run still
-	recovered  bool       // an earlier host ran it
-	from       string     // and its owner had this name
+	logFull   LogFull
+	command   string     // on record, without its secrets
+	launched  uint64     // the clock before its start, in the unit of /proc
+	logFiles  []*logFile // none, one, or two
+	stray     bool       // its start was given up, and it may run still
+	recovered bool       // an earlier host ran it
+	from      string     // and its owner had this name
 
-	late    atomic.Int64 // bytes thrown away after the end
-	written atomic.Int64 // bytes written to standard output and error
+	lastOutput atomic.Int64 // time since started, as nanoseconds
+	late       atomic.Int64 // bytes thrown away after the end
+	written    atomic.Int64 // bytes written to standard output and error
 
 	// hurried is done when nobody may be waited for any more.
 	hurried context.Context
@@ -107,14 +107,29 @@ type work interface {
 	stop(j *job) (survivors []Process, stuck bool, err error)
 	// finished reports, without waiting, whether the work has ended.
 	finished() bool
-	// unread reports whether output waits to be read.
-	unread() bool
+	// unread returns how long output that waits to be read is given to arrive;
+	// 0 if none waits.
+	unread() time.Duration
+	// seenRunning reports whether this host knows that the work has run under it.
+	seenRunning() bool
+	// askedAbout says that somebody wants to know how the job stands; urgent, that
+	// it matters now.
+	askedAbout(urgent bool)
 	// pid returns the leader's process id, 0 if there is no leader.
 	pid() int
 	// release gives back what the work held. It runs once the end is told, so
 	// that nobody waits for it.
 	release(j *job)
+	// discard gives up what the ended work has left elsewhere. It must not wait.
+	discard()
 }
+
+// atHand is the part of work that is the same for all that is in sight.
+type atHand struct{}
+
+func (atHand) seenRunning() bool { return true }
+func (atHand) askedAbout(bool)   {}
+func (atHand) discard()          {}
 
 // An ending is how a job's work ended.
 type ending struct {
@@ -207,11 +222,8 @@ func (j *job) stopIfIdle() {
 	// together with the overdue timer.
 	unread := j.work.unread()
 	rest := j.idleAfter - time.Since(j.started) + time.Duration(j.lastOutput.Load())
-	if rest <= 0 && unread {
-		rest = pumpTurn
-		if _, ok := j.work.(*remote); ok {
-			rest = time.Second
-		}
+	if rest <= 0 && unread > 0 {
+		rest = unread
 	}
 	if rest <= 0 {
 		j.requestStop(ReasonIdle)
@@ -225,9 +237,9 @@ func (j *job) stopIfIdle() {
 }
 
 // stopIfOverdue stops the job at its timeout. One of an earlier host may have
-// ended in time, so a look must have found it running.
+// ended in time, so it must have been seen running.
 func (j *job) stopIfOverdue() {
-	if r, ok := j.work.(*remote); !ok || r.seen.Load() {
+	if j.work.seenRunning() {
 		j.requestStop(ReasonTimeout)
 		return
 	}
@@ -244,9 +256,7 @@ func (j *job) lookAtResult(urgent bool) {
 	if j.result != nil {
 		j.result.look(j.out, urgent)
 	}
-	if r, ok := j.work.(*remote); ok {
-		r.touch(urgent)
-	}
+	j.work.askedAbout(urgent)
 }
 
 // live is the goroutine of a job.
@@ -579,7 +589,7 @@ func (s *Supervisor) dropResult(j *job) {
 	for _, log := range j.logs() {
 		log.release()
 	}
-	j.discardWork()
+	j.work.discard()
 	s.mu.Lock()
 	j.end.resultFile = ResultFile{}
 	s.mu.Unlock()

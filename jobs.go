@@ -65,9 +65,8 @@
 // see [Supervisor.Recovered]. With [Config.LogLimit] the whole output is there
 // too.
 //
-// A job with a [Spec.Shell] runs detached, on this machine or on another: it
-// needs neither its host nor a connection. It is looked at from time to time
-// through short calls of a POSIX shell, and the next host picks it up.
+// A job with a [Spec.Shell] goes on without any host; the next one with its Dir
+// picks it up.
 //
 // # Platforms
 //
@@ -79,9 +78,8 @@
 // On Linux a running job costs two descriptors, one more for each log file, one
 // goroutine and no thread; where the kernel has no pidfd (before 5.4, or hidden
 // by a sandbox) it costs a thread. Stray processes outside the job's group are
-// found through /proc.
-// On macOS and the BSDs a stop reaches the process group only. Elsewhere
-// process jobs answer [ErrUnsupported] and function jobs work.
+// found through /proc. On macOS and the BSDs a stop reaches the process group
+// only. Elsewhere process jobs answer [ErrUnsupported] and function jobs work.
 //
 // What a job scrubbed of its environment, moved to a session of its own and
 // orphaned before anybody looked (a daemon that covers its tracks) is not

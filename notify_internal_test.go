@@ -14,6 +14,7 @@ import (
 
 // A fakeWork is the work of a job that breaks where a test wants it to.
 type fakeWork struct {
+	atHand
 	onFollow, onSettle, onStop, onRelease func()
 	end                                   ending
 }
@@ -26,8 +27,9 @@ func (w *fakeWork) stop(*job) ([]Process, bool, error) {
 }
 func (w *fakeWork) release(*job)   { call(w.onRelease) }
 func (w *fakeWork) finished() bool { return false }
-func (w *fakeWork) unread() bool   { return false }
 func (w *fakeWork) pid() int       { return 0 }
+
+func (w *fakeWork) unread() time.Duration { return 0 }
 
 func call(f func()) {
 	if f != nil {

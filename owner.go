@@ -254,10 +254,7 @@ func (r *registry) moveTo(to *Supervisor, j *job) {
 	delete(r.jobs, j.id)
 	r.note(j.id, ErrForeign)
 	r.dropKey(j)
-	if j.shelf != nil {
-		j.shelf.Remove(j.place)
-		j.shelf, j.place = nil, nil
-	}
+	j.unshelve()
 	j.owner, j.strikes = to, 0
 	to.reg.add(j)
 	to.reg.note(j.id, ErrExpired)

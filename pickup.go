@@ -83,9 +83,7 @@ func (s *Supervisor) resume(p *pastJob, w *remote) *job {
 	s.mu.Lock()
 	s.takeSlots(1)
 	s.reg.live++
-	s.seq++
-	j.seq = s.seq
-	s.reg.add(j)
+	s.enter(j)
 	s.reg.note(j.id, ErrExpired) // once it is forgotten
 	if j.from == s.name {        // another owner's key is its own
 		s.reg.resetKey(j)

@@ -66,6 +66,7 @@ type tree interface {
 
 // A process is the work of a job that is a program.
 type process struct {
+	atHand
 	tree    tree
 	streams streams
 	kept    bool // leftovers live on, by policy
@@ -73,7 +74,13 @@ type process struct {
 
 func (p *process) pid() int       { return p.tree.pid() }
 func (p *process) finished() bool { return p.tree.exited() }
-func (p *process) unread() bool   { return p.streams.unread() }
+
+func (p *process) unread() time.Duration {
+	if p.streams.unread() {
+		return pumpTurn
+	}
+	return 0
+}
 
 // follow moves what the process prints until nobody can print any more or the
 // leader has exited.

@@ -285,9 +285,7 @@ func (s *Supervisor) revive(p *pastJob) *job {
 
 // readmit enters a job of an earlier host in the tables. It needs mu.
 func (s *Supervisor) readmit(j *job) {
-	s.seq++
-	j.seq = s.seq
-	s.reg.add(j)
+	s.enter(j)
 	s.reg.note(j.id, ErrExpired) // once it is forgotten
 	s.reg.shelve(j)
 	if !j.told {
@@ -335,12 +333,12 @@ func (st *store) pastResult(p *pastJob, keep int64) ResultFile {
 }
 
 // pastWork is the work of a job that an earlier host ran.
-type pastWork struct{}
+type pastWork struct{ atHand }
 
 func (pastWork) follow(*job)                              {}
 func (pastWork) settle(*job, bool) (e ending)             { return e }
 func (pastWork) stop(*job) (_ []Process, _ bool, _ error) { return nil, false, nil }
 func (pastWork) finished() bool                           { return true }
-func (pastWork) unread() bool                             { return false }
+func (pastWork) unread() time.Duration                    { return 0 }
 func (pastWork) pid() int                                 { return 0 }
 func (pastWork) release(*job)                             {}

@@ -86,8 +86,15 @@ var (
 	assignments = regexp.MustCompile(`([\w.-]+)(=)('[^']*'|"[^"]*"|[^\s'";|&]+)`)
 )
 
+// shortestSecret is less than the shortest of secretForms; all other patterns
+// need one of a few characters.
+const shortestSecret = 15
+
 // redactText hides the secrets inside one argument.
 func redactText(s string) string {
+	if len(s) < shortestSecret && !strings.ContainsAny(s, "=:@-") {
+		return s // as most arguments are; the patterns take longer than the record
+	}
 	s = privateKeys.ReplaceAllString(s, redacted)
 	s = secretForms.ReplaceAllString(s, redacted)
 	s = userinfo.ReplaceAllString(s, "${1}"+redacted+"@")

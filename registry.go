@@ -60,6 +60,13 @@ func (r *registry) note(id string, answer error) {
 // add enters a job.
 func (r *registry) add(j *job) { r.jobs[j.id] = j }
 
+// enter makes a job known, as the last one that was started. It needs mu.
+func (s *Supervisor) enter(j *job) {
+	s.seq++
+	j.seq = s.seq
+	s.reg.add(j)
+}
+
 // ended enters the end of a job, and queues its notice unless somebody is about
 // to tell it.
 func (r *registry) ended(j *job) {
@@ -93,9 +100,7 @@ func (r *registry) shelve(j *job) {
 	if j.shelf == shelf {
 		return
 	}
-	if j.shelf != nil {
-		j.shelf.Remove(j.place)
-	}
+	j.unshelve()
 	now := time.Now()
 	if j.toldAt.IsZero() && shelf != &r.untold {
 		j.toldAt = now
@@ -111,6 +116,14 @@ func (r *registry) shelve(j *job) {
 		j.place = shelf.InsertAfter(j, before)
 	}
 	r.evict(now)
+}
+
+// unshelve takes a job off its shelf, if it is on one.
+func (j *job) unshelve() {
+	if j.shelf != nil {
+		j.shelf.Remove(j.place)
+		j.shelf, j.place = nil, nil
+	}
 }
 
 // evict forgets what is too old or too much: collected jobs first, then those
@@ -133,17 +146,14 @@ func (r *registry) evict(now time.Time) {
 
 // forget lets go of a job; its id answers as expired from now on.
 func (r *registry) forget(j *job) {
-	if j.shelf != nil {
-		j.shelf.Remove(j.place)
-		j.shelf, j.place = nil, nil
-	}
+	j.unshelve()
 	j.forgotten = true
 	delete(r.jobs, j.id)
 	if !j.queued && !j.runsOn() { // else once that is told
 		j.s.mu.noteGone(j)
 	}
 	j.forgetOutput()
-	j.discardWork()
+	j.work.discard()
 	r.notices.unpin(j)
 }
 

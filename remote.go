@@ -113,7 +113,7 @@ func startRemote(ctx context.Context, j *job, spec Spec) (work, error) {
 // arrived.
 func (r *remote) start(ctx context.Context, s farScript) (a farAnswer, sent bool, err error) {
 	for try := range startTries {
-		if try > 0 && !pause(ctx, time.Duration(try)*leastPause) {
+		if try > 0 && sleep(ctx, time.Duration(try)*leastPause) != nil {
 			break
 		}
 		if a, err = r.run(ctx, r.machine.scripts, startBound, s); err == nil {
@@ -167,18 +167,6 @@ func (r *remote) run(ctx context.Context, turn limiter, bound time.Duration, s f
 	return farAnswer{}, fmt.Errorf("%s: %w", r.name, err)
 }
 
-// pause waits, and reports false if ctx was done first.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // backOff is the pause after so many failures in a row.
 func backOff(fails int) time.Duration {
 	return min(leastPause<<min(fails, 16), mostBackOff)
@@ -187,13 +175,18 @@ func backOff(fails int) time.Duration {
 func (r *remote) pid() int       { return 0 } // a number of this machine it is not
 func (r *remote) finished() bool { return false }
 
-// unread reports whether the job may have printed something since the last look.
-func (r *remote) unread() bool {
-	return !r.seen.Load() || time.Since(r.made)-time.Duration(r.looked.Load()) > waitPause
+// unread is positive if the job may have printed something since the last look.
+func (r *remote) unread() time.Duration {
+	if !r.seen.Load() || time.Since(r.made)-time.Duration(r.looked.Load()) > waitPause {
+		return time.Second
+	}
+	return 0
 }
 
-// touch says that somebody asks about the job.
-func (r *remote) touch(urgent bool) {
+// seenRunning reports whether a look has found the job running under this host.
+func (r *remote) seenRunning() bool { return r.seen.Load() }
+
+func (r *remote) askedAbout(urgent bool) {
 	r.asked.Store(int64(time.Since(r.made)))
 	if urgent {
 		poke(r.wake)
@@ -207,7 +200,7 @@ func (r *remote) follow(j *job) {
 	defer cancel()
 	defer context.AfterFunc(j.hurried, func() {
 		if !isClosed(j.done) {
-			pause(ctx, hurriedStop)
+			sleep(ctx, hurriedStop)
 		}
 		cancel()
 	})()
@@ -393,7 +386,7 @@ func (r *remote) stop(j *job) (survivors []Process, stuck bool, err error) {
 	hurried, giveUp := context.WithCancel(context.Background())
 	defer giveUp()
 	defer context.AfterFunc(j.hurried, func() {
-		pause(hurried, hurriedStop)
+		sleep(hurried, hurriedStop)
 		giveUp()
 	})()
 	var deadline time.Time // the grace begins with the TERM
@@ -414,7 +407,7 @@ func (r *remote) stop(j *job) (survivors []Process, stuck bool, err error) {
 		}
 		if runErr != nil {
 			fails++
-			pause(turn, backOff(fails))
+			sleep(turn, backOff(fails))
 		}
 		cancel()
 		switch {
@@ -451,7 +444,7 @@ func (r *remote) stopStray(ctx context.Context, s *shared) {
 			s.record(record{Kind: recordGone, ID: r.id})
 			return
 		}
-		if !pause(ctx, backOff(fails)) {
+		if sleep(ctx, backOff(fails)) != nil {
 			return
 		}
 	}
@@ -465,16 +458,9 @@ func (r *remote) discard() {
 	}
 	r.far.chore(removeBound, func(ctx context.Context) {
 		for fails := 1; ; fails++ {
-			if _, err := r.run(ctx, r.machine.scripts, removeBound, newFarScript("remove", r.id)); err == nil || !pause(ctx, backOff(fails)) {
+			if _, err := r.run(ctx, r.machine.scripts, removeBound, newFarScript("remove", r.id)); err == nil || sleep(ctx, backOff(fails)) != nil {
 				return
 			}
 		}
 	})
-}
-
-// discardWork removes what the work of a job has left elsewhere.
-func (j *job) discardWork() {
-	if r, ok := j.work.(*remote); ok {
-		r.discard()
-	}
 }

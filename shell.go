@@ -58,21 +58,21 @@ func (c shellCommand) Run(ctx context.Context, script string) ([]byte, error) {
 	if err := checkArgv(c); err != nil {
 		return nil, &unsentError{err}
 	}
-	out, complaint := lastBytes{limit: mostPrinted}, lastBytes{limit: mostComplained}
+	out, complaint := NewRingBuf(0, mostPrinted), NewRingBuf(0, mostComplained)
 	cmd := exec.Command(c[0], c[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(script), &out, &complaint
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(script), out, complaint
 	cmd.WaitDelay = heldPipe
 	err := runAlone(ctx, cmd)
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil
 	}
 	if err != nil {
-		if text := strings.TrimSpace(string(complaint.bytes())); text != "" {
+		if text := strings.TrimSpace(string(complaint.Log().Bytes())); text != "" {
 			err = fmt.Errorf("%w: %s", err, readable(text, mostComplained))
 		}
 		err = fmt.Errorf("%s: %w", c[0], err)
 	}
-	return out.bytes(), err
+	return out.Log().Bytes(), err
 }
 
 // An unsentError is an error from before a script was sent.
@@ -80,22 +80,6 @@ type unsentError struct{ err error }
 
 func (e *unsentError) Error() string { return e.err.Error() }
 func (e *unsentError) Unwrap() error { return e.err }
-
-// lastBytes is a Writer that keeps the end of what is written to it.
-type lastBytes struct {
-	limit int
-	data  []byte
-}
-
-func (e *lastBytes) Write(p []byte) (int, error) {
-	e.data = append(e.data, p...)
-	if len(e.data) > 2*e.limit {
-		e.data = e.data[:copy(e.data, e.bytes())]
-	}
-	return len(p), nil
-}
-
-func (e *lastBytes) bytes() []byte { return e.data[max(0, len(e.data)-e.limit):] }
 
 // A machine bounds how many scripts run there at once: sshd drops connections
 // when more than ten are starting. Those that stop jobs are counted apart, so

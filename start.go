@@ -125,9 +125,7 @@ func (s *Supervisor) register(j *job) error {
 	s.mu.Lock()
 	j.refused = s.reg.closing
 	if !j.refused {
-		s.seq++
-		j.seq = s.seq
-		s.reg.add(j)
+		s.enter(j)
 		s.reg.setKey(j)
 	}
 	j.setTimers()

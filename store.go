@@ -71,7 +71,7 @@ func openStore(cfg *Config) (st *store, past []*pastJob, aside string, err error
 	}
 	if err != nil {
 		st.journal.close()
-		lock.Close()
+		unlockFile(lock)
 		return nil, nil, "", err
 	}
 	if stores.open == nil {

@@ -418,8 +418,6 @@ func (w words) told(n Notice) string {
 			text += fmt.Sprintf("; %d before it were suppressed", n.Suppressed)
 		}
 		return text + "."
-	}
-	switch n.Event {
 	case EventLogStopped:
 		return fmt.Sprintf("The log file of %s takes no more: %s. The job goes on.", name, oneLine(n.Line))
 	case EventUnrecorded:
@@ -437,10 +435,6 @@ func (w words) told(n Notice) string {
 
 // next says what to do about a notice.
 func (w words) next(n Notice) string {
-	switch n.Event {
-	case EventDropped, EventLeashLost:
-		return "Next: " + w.listCall()
-	}
 	switch {
 	case n.ID == "":
 		return "Next: " + w.listCall()
