@@ -99,38 +99,70 @@ type pastShell struct {
 	LogFull   LogFull       `json:"log_full,omitempty"`
 }
 
-// encode returns the record as a line.
+// encode returns the record as a line. Start waits for its records, and with
+// the caches as a fork leaves them encoding/json takes longer than the write, so
+// what it does for most of them is done by hand.
 func (r record) encode() []byte {
 	r.V = recordVersion
 	if r.At.IsZero() {
 		r.At = time.Now()
 	}
-	switch r.Kind {
-	case recordStart, recordTold, recordGone:
-		return r.encodeShort()
+	if r.End != nil || r.Cut != nil {
+		line, _ := json.Marshal(r) // cannot fail
+		return append(line, '\n')
 	}
-	line, _ := json.Marshal(r) // cannot fail
-	return append(line, '\n')
+	l := recordLine(make([]byte, 0, 256+len(r.Command)))
+	l = l.number("v", int64(r.V)).text("k", r.Kind).text("id", r.ID)
+	l = append(r.At.AppendFormat(append(l, `,"at":"`...), time.RFC3339Nano), '"')
+	l = l.text("tool", r.Tool).text("tag", r.Tag).text("trust", r.Trust).text("owner", r.Owner)
+	l = l.text("command", r.Command).text("boot", r.Boot).number("host", int64(r.Host)).flag("keep", r.Keep)
+	if r.Detached != nil {
+		detached, _ := json.Marshal(r.Detached) // cannot fail
+		l = append(append(l, `,"detached":`...), detached...)
+	}
+	l = l.flag("split", r.Split).number("log_head", r.LogHead).number("err_head", r.ErrHead)
+	l = l.number("pid", int64(r.PID)).number("ticks", int64(r.Ticks)).number("until", int64(r.Until))
+	l[0] = '{'
+	return append(l, '}', '\n')
 }
 
-// encodeShort is encode for the kinds that have next to nothing to say; most
-// records are of these.
-func (r record) encodeShort() []byte {
-	line := make([]byte, 0, 160)
-	line = append(line, `{"v":`...)
-	line = strconv.AppendInt(line, int64(r.V), 10)
-	line = append(line, `,"k":"`+r.Kind+`","id":"`+r.ID+`","at":"`...)
-	line = r.At.AppendFormat(line, time.RFC3339Nano)
-	line = append(line, '"')
-	if r.PID != 0 {
-		line = append(line, `,"pid":`...)
-		line = strconv.AppendInt(line, int64(r.PID), 10)
-		line = append(line, `,"ticks":`...)
-		line = strconv.AppendUint(line, r.Ticks, 10)
-		line = append(line, `,"until":`...)
-		line = strconv.AppendUint(line, r.Until, 10)
+// A recordLine is a record as JSON while it is being written; zero values are
+// left out. Its first byte is a comma too many.
+type recordLine []byte
+
+func (l recordLine) key(name string) recordLine {
+	l = append(l, ',', '"')
+	l = append(l, name...)
+	return append(l, '"', ':')
+}
+
+func (l recordLine) number(name string, v int64) recordLine {
+	if v == 0 {
+		return l
 	}
-	return append(line, '}', '\n')
+	return strconv.AppendInt(l.key(name), v, 10)
+}
+
+func (l recordLine) flag(name string, v bool) recordLine {
+	if !v {
+		return l
+	}
+	return append(l.key(name), "true"...)
+}
+
+func (l recordLine) text(name, v string) recordLine {
+	if v == "" {
+		return l
+	}
+	l = l.key(name)
+	for i := range len(v) {
+		if c := v[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			quoted, _ := json.Marshal(v) // cannot fail
+			return append(l, quoted...)
+		}
+	}
+	l = append(append(l, '"'), v...)
+	return append(l, '"')
 }
 
 // A journal is the file of records. It is only ever appended to, save that now
