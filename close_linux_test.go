@@ -113,6 +113,8 @@ func TestAStartAtTheLimitStartsNoProcessAndEndsNone(t *testing.T) {
 	}
 	require.Equal(t, calls-limit, refused)
 	require.Len(t, children(), limit)
+	// While a process executes another program it shows no environment.
+	require.True(t, eventually(func() bool { return len(marked(mark)) == limit }))
 	require.ElementsMatch(t, children(), marked(mark))
 	list := s.List().Jobs
 	require.Len(t, list, limit)

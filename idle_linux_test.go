@@ -43,13 +43,14 @@ func TestASilentJobIsStoppedWithAllItsProcesses(t *testing.T) {
 }
 
 func TestWhateverAJobWritesKeepsItFromBeingIdle(t *testing.T) {
-	s := newSupervisor(t, jobs.Config{MaxRunning: 10})
+	s := newSupervisor(t, jobs.Config{MaxRunning: 12})
 	running := map[string]string{}
 	for name, write := range map[string]string{
 		"standard output":                  "echo x",
 		"standard error":                   "echo x >&2",
 		"the result file alone":            `echo x >>"$LLM_OUTPUT"`,
 		"the result file, each time anew":  `seq $i >"$LLM_OUTPUT"`,
+		"the result file, nothing in it":   `: >"$LLM_OUTPUT"`,
 		"the result file, another by name": `seq $i >"$LLM_OUTPUT.new"; mv "$LLM_OUTPUT.new" "$LLM_OUTPUT"`,
 	} {
 		for _, split := range []bool{false, true} {

@@ -43,7 +43,8 @@ func (h sleepyHost) toolset(declared ...string) *jobs.Toolset {
 // a process nor a record. It returns what the model reads.
 func (h sleepyHost) requireNoStart(t testing.TB, tools *jobs.Toolset, tool string) string {
 	t.Helper()
-	processes, records := len(marked(h.mark)), len(h.s.List().Jobs)
+	list := h.s.List()
+	processes, records := len(awaitSleepers(t, h.mark, list.Running)), len(list.Jobs)
 	r := ask(t, tools, "job__start", fmt.Sprintf(`{"tool":%q}`, tool))
 	require.True(t, r.failed(), r.text)
 	require.Empty(t, r.JobID)

@@ -237,9 +237,22 @@ func (r *resultFile) look(log *RingBuf, urgent bool) {
 		grown = r.join(f, log)
 		f.Close()
 	}
-	if grown || before != nil && !before.ModTime().Equal(r.last.ModTime()) {
+	if grown || r.changedSince(before) {
 		r.touched()
 	}
+}
+
+// changedSince reports whether the file was written to since it was seen like
+// before, or nil for never: it may be as short as it was, or empty for the
+// moment.
+func (r *resultFile) changedSince(before fs.FileInfo) bool {
+	switch {
+	case r.last == nil:
+		return false
+	case before == nil:
+		return r.last.ModTime().After(r.made)
+	}
+	return !before.ModTime().Equal(r.last.ModTime())
 }
 
 // final reads the result, lets the last of it join log, and takes the job's
