@@ -18,6 +18,7 @@ import (
 
 	"github.com/agentjobs/jobs"
 	"github.com/agentjobs/jobs/examples/dashboard"
+	"github.com/agentjobs/jobs/examples/internal/demo"
 )
 
 func main() {
@@ -48,7 +49,7 @@ func run(ctx context.Context, addr, token string, out io.Writer) error {
 	// Pages hold a stream open for as long as they are, so there is nothing to
 	// wait for at the end.
 	defer context.AfterFunc(ctx, func() { srv.Close() })()
-	if err := start(ctx, s); err != nil {
+	if err := demo.Start(ctx, s); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	fmt.Fprintf(out, "http://%s/ shows the jobs; Ctrl-C ends them\n", l.Addr())

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/agentjobs/jobs"
+	"github.com/agentjobs/jobs/examples/internal/demo"
 	"github.com/agentjobs/jobs/examples/top"
 )
 
@@ -31,7 +32,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = start(ctx, s)
+	err = demo.Start(ctx, s)
 	if err == nil {
 		err = top.Run(ctx, s)
 	}

@@ -1,4 +1,5 @@
-package main
+// Package demo runs jobs that are worth looking at, for the live views.
+package demo
 
 import (
 	"context"
@@ -25,11 +26,12 @@ var sessions = []struct {
 		{"serve", "port 8080", `echo listening; n=0; while :; do sleep 1; n=$((n+1)); echo "GET /item/$n 200"; done`},
 		{"download", "", `for p in 10 30 50 70 90 100; do printf '\r%s%%' $p; sleep 1; done; echo; echo saved`},
 		{"page", "prints HTML", `while :; do echo '<b>bold?</b> <script>document.title = "taken over"</script>'; sleep 2; done`},
+		{"paint", "paints the screen", `while :; do printf '\033[2J\033[31mred\033[0m \033]2;taken over\a'; date; sleep 2; done`},
 	}},
 }
 
-// start gives each session an owner of its own and starts its jobs.
-func start(ctx context.Context, s *jobs.Supervisor) error {
+// Start gives each session an owner of its own and starts its jobs.
+func Start(ctx context.Context, s *jobs.Supervisor) error {
 	for _, session := range sessions {
 		owner, err := s.Child(jobs.ChildConfig{Name: session.name, MaxRunning: 8})
 		if err != nil {
