@@ -45,7 +45,7 @@ type answer struct {
 	Reason          Reason          `json:"reason,omitempty"`
 	ExitCode        *int            `json:"exit_code,omitempty"`
 	Signal          string          `json:"signal,omitempty"`
-	ElapsedSecs     float64         `json:"elapsed_secs,omitempty"`
+	ElapsedSecs     *float64        `json:"elapsed_secs,omitempty"`
 	IdleSecs        float64         `json:"idle_secs,omitempty"`
 	LeaderExited    bool            `json:"leader_exited,omitempty"`
 	WaitingForInput bool            `json:"waiting_for_input,omitempty"`
@@ -113,7 +113,7 @@ type matchLine struct {
 
 // about is the answer that tells how a job stands.
 func about(s Snapshot) answer {
-	return answer{Status: string(s.State), ID: s.ID, Tool: readable(s.Tool, nameLimit), ElapsedSecs: seconds(s.Elapsed)}
+	return answer{Status: string(s.State), ID: s.ID, Tool: readable(s.Tool, nameLimit), ElapsedSecs: new(seconds(s.Elapsed))}
 }
 
 // captured counts the bytes of a job's output.

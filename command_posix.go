@@ -48,7 +48,7 @@ func (c *command) find() error {
 	if unusable != nil {
 		return c.fail(StagePath, unusable, "found in PATH, but it cannot be executed")
 	}
-	return c.fail(StagePath, &exec.Error{Name: name, Err: exec.ErrNotFound}, "give an absolute path, or set PATH in Env")
+	return c.fail(StagePath, &exec.Error{Name: name, Err: exec.ErrNotFound}, "give its absolute path, or a PATH that has it")
 }
 
 // limit puts a shell in front of the program that sets its limits. As an exec

@@ -17,7 +17,7 @@ func toolReference(t *testing.T) string {
 	s := newSupervisor(t, jobs.Config{})
 	set := s.Toolset(jobs.ToolsetOptions{Optional: jobs.WaitTool | jobs.OutputTool | jobs.WriteTool})
 	var b strings.Builder
-	b.WriteString("# The tools\n\nMade from the declarations by the tests (`go test -run ToolReference -update .`). Every\nanswer is one JSON object.\n")
+	b.WriteString("# The tools\n\nMade from the declarations by the tests (`go test -run ToolReference -update .`).\nWhat they answer is in [answers](answers.md).\n")
 	for _, d := range set.Declarations() {
 		var schema struct {
 			Properties map[string]struct {

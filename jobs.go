@@ -391,7 +391,8 @@ func (s *Supervisor) inspect(id string, note func(*job, Snapshot)) (Snapshot, er
 // [Config.LogLimit], they are read from that, at most 1 MiB at once.
 //
 // The output is what the job prints, joined by what it writes to its result
-// file as it is seen. It stays readable after the end until the job is
+// file as it is seen: the last 8 KiB of what is new at each look, the rest
+// counts as dropped. It stays readable after the end until the job is
 // collected; then Output returns [ErrCollected]. Other errors are those of
 // [Supervisor.Check].
 func (s *Supervisor) Output(id string, from int64, max int) (Chunk, error) {

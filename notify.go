@@ -75,19 +75,19 @@ func (n Notice) MarshalJSON() ([]byte, error) {
 
 // A noticeView is the JSON face of a Notice.
 type noticeView struct {
-	Event       string  `json:"event"`
-	ID          string  `json:"id,omitempty"`
-	Tool        string  `json:"tool,omitempty"`
-	Status      State   `json:"status,omitempty"`
-	Reason      Reason  `json:"reason,omitempty"`
-	ExitCode    *int    `json:"exit_code,omitempty"`
-	Signal      string  `json:"signal,omitempty"`
-	ElapsedSecs float64 `json:"elapsed_secs,omitempty"`
-	NextAction  string  `json:"next_action,omitempty"`
-	Tag         string  `json:"tag,omitempty"`
-	Line        string  `json:"line,omitempty"`
-	Suppressed  int     `json:"suppressed,omitempty"`
-	Dropped     int     `json:"dropped,omitempty"`
+	Event       string   `json:"event"`
+	ID          string   `json:"id,omitempty"`
+	Tool        string   `json:"tool,omitempty"`
+	Status      State    `json:"status,omitempty"`
+	Reason      Reason   `json:"reason,omitempty"`
+	ExitCode    *int     `json:"exit_code,omitempty"`
+	Signal      string   `json:"signal,omitempty"`
+	ElapsedSecs *float64 `json:"elapsed_secs,omitempty"`
+	NextAction  string   `json:"next_action,omitempty"`
+	Tag         string   `json:"tag,omitempty"`
+	Line        string   `json:"line,omitempty"`
+	Suppressed  int      `json:"suppressed,omitempty"`
+	Dropped     int      `json:"dropped,omitempty"`
 }
 
 func (n Notice) view(w words) noticeView {
@@ -98,17 +98,19 @@ func (n Notice) view(w words) noticeView {
 		return noticeView{Event: n.Event, Line: n.Line, NextAction: w.listCall()}
 	}
 	v := noticeView{
-		Event:       n.Event,
-		ID:          n.ID,
-		Tool:        readable(n.Tool, nameLimit),
-		Status:      n.State,
-		Reason:      n.Reason,
-		Signal:      n.Signal.String(),
-		ElapsedSecs: seconds(n.Elapsed),
-		NextAction:  w.collectCall(n.ID),
-		Tag:         readable(n.Tag, nameLimit),
-		Line:        n.Line,
-		Suppressed:  n.Suppressed,
+		Event:      n.Event,
+		ID:         n.ID,
+		Tool:       readable(n.Tool, nameLimit),
+		Status:     n.State,
+		Reason:     n.Reason,
+		Signal:     n.Signal.String(),
+		NextAction: w.collectCall(n.ID),
+		Tag:        readable(n.Tag, nameLimit),
+		Line:       n.Line,
+		Suppressed: n.Suppressed,
+	}
+	if n.ID != "" {
+		v.ElapsedSecs = new(seconds(n.Elapsed))
 	}
 	switch {
 	case n.ID == "":

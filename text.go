@@ -275,7 +275,7 @@ func (w words) jobError(err error) string {
 	case errors.Is(err, ErrCollected):
 		return fmt.Sprintf("%s has ended (%s); its result was handed out before. Look in your earlier messages, or start it again.", id, je.Job.Outcome())
 	case errors.Is(err, ErrExpired):
-		return fmt.Sprintf("%s ended some time ago and is no longer remembered. If its result still matters, start it again.", id)
+		return fmt.Sprintf("%s has ended and is no longer remembered. If its result still matters, start it again.", id)
 	case errors.Is(err, ErrForeign):
 		return fmt.Sprintf("%s is no job of yours: the id was given to another agent or session. %s shows yours.", id, w[toolList])
 	case errors.Is(err, ErrEnded) && !je.Job.Ended():

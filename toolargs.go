@@ -234,10 +234,11 @@ func setInteger(field *int64, v any, least int64) (want string) {
 	n, ok := v.(json.Number)
 	f, err := n.Float64()
 	if !ok || err != nil || f != math.Trunc(f) || f < float64(least) {
-		if least < 0 {
-			return "a whole number"
+		want = "a whole number"
+		if least >= 0 {
+			want = fmt.Sprintf("a whole number of at least %d", least)
 		}
-		return fmt.Sprintf("a whole number of at least %d", least)
+		return want + unquoted(v)
 	}
 	*field = int64(min(f, 1<<52))
 	return ""
@@ -246,9 +247,17 @@ func setInteger(field *int64, v any, least int64) (want string) {
 func setBool(field *bool, v any) (want string) {
 	b, ok := v.(bool)
 	if !ok {
-		return "true or false"
+		return "true or false" + unquoted(v)
 	}
 	*field = b
+	return ""
+}
+
+// unquoted says what is wrong with a value that was written as text.
+func unquoted(v any) string {
+	if _, ok := v.(string); ok {
+		return ", without quotes"
+	}
 	return ""
 }
 

@@ -74,7 +74,7 @@ func TestALineThatIsWatchedForMakesANotice(t *testing.T) {
 	data, err := json.Marshal(n)
 	require.NoError(t, err)
 	require.JSONEq(t, fmt.Sprintf(`{"event":"job_matched","id":%q,"tool":"build","status":"running",
-		"tag":"request 7","line":"error: no cheese","next_action":%q}`, id, "job__check "+idArgs(id)), string(data))
+		"elapsed_secs":0,"tag":"request 7","line":"error: no cheese","next_action":%q}`, id, "job__check "+idArgs(id)), string(data))
 
 	p.finish(nil)
 	requireOneEnd(t, s, id)

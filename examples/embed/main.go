@@ -1,4 +1,5 @@
-// Embed is the smallest host: it starts a job, goes on, collects, and closes.
+// Embed is the smallest host: it starts a job, goes on, is told of its end,
+// collects, and closes.
 package main
 
 import (
@@ -15,7 +16,6 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-
 	s, err := jobs.New(jobs.Config{MaxRunning: 8})
 	if err != nil {
 		log.Fatal(err)
@@ -28,14 +28,15 @@ func main() {
 		return
 	}
 
-	// The agent thinks on. Whenever it likes, it looks.
-	now, _ := s.Check(job.ID)
-	fmt.Println(now.Tool, now.State)
+	fmt.Println(job.Tool, job.State)
 
-	result, err := s.Collect(ctx, job.ID) // waits; Ctrl-C ends the wait
-	if err != nil {
-		log.Print(err)
-		return
+	// The agent thinks on, until it is told.
+	select {
+	case <-s.Ready():
+	case <-ctx.Done(): // Ctrl-C
 	}
-	fmt.Printf("%s: %s\n%s", result.Tool, result.Outcome(), result.Output.Bytes())
+	for _, notice := range s.Drain() {
+		result, _ := s.Collect(ctx, notice.ID) // empty if that fails
+		fmt.Printf("%s\n%s", jobs.Texts{}.Plain(notice), result.Output.Bytes())
+	}
 }

@@ -2,7 +2,7 @@
 
 // Ssh runs a command on another machine, detached: it goes on when the
 // connection breaks, and when this program ends. Started again it finds the
-// command by its records and shows the rest of the output.
+// command by its records and shows its output from the beginning.
 //
 //	go run ./examples/ssh -via "ssh -o BatchMode=yes user@host" make -C project
 //
@@ -54,7 +54,11 @@ func run(ctx context.Context, via []string, dir string, stop bool, command []str
 		}
 		fmt.Fprintf(os.Stderr, "%s runs on %s\n", job.ID, strings.Join(via, " "))
 	}
-	for _, job := range s.List().Jobs {
+	list := s.List().Jobs
+	if len(list) == 0 {
+		fmt.Fprintln(os.Stderr, "nothing runs")
+	}
+	for _, job := range list {
 		if stop {
 			s.Cancel(ctx, job.ID)
 		}
@@ -84,7 +88,7 @@ func follow(ctx context.Context, s *jobs.Supervisor, id string) error {
 		}
 		_, err = s.Wait(ctx, jobs.WaitSpec{IDs: []string{id}, Timeout: time.Second})
 		if errors.Is(err, context.Canceled) {
-			fmt.Fprintf(os.Stderr, "%s goes on; start this program again without a command to see the rest\n", id)
+			fmt.Fprintf(os.Stderr, "%s goes on; start this program again without a command to see it\n", id)
 			return nil
 		}
 	}
