@@ -534,7 +534,7 @@ func (s *Supervisor) consume(j *job) (Result, error) {
 	if won {
 		j.collected = true
 		if !j.runsOn() {
-			s.mu.noteGone(j)
+			s.mu.noteGone(j.id, j.resultSaved())
 		}
 		j.owner.reg.shelve(j)
 	}

@@ -275,7 +275,8 @@ type shared struct {
 // New returns a Supervisor. It starts no process, opens no file and makes no
 // directory before the first job needs it, save for [Config.Dir]. What an
 // earlier host left there is taken over before New returns, which takes up to a
-// second where processes of it still run.
+// second where processes of it still run, and some seconds where one cannot be
+// killed.
 //
 // New fails if the Config has a value that is not allowed, or if Dir cannot be
 // used: it returns [ErrDirInUse] if another process uses it.
@@ -342,7 +343,9 @@ func newSupervisor(sh *shared, cfg *Config) *Supervisor {
 // [ErrAtCapacity] if [Config.MaxRunning] jobs run, [ErrDisabled], [ErrClosed]
 // once Close has been called, and [ErrUnsupported] for a process where the
 // platform has none. Whenever Start returns an error nothing runs and nothing
-// stays behind.
+// stays behind, save with a [Spec.Shell] whose answer did not come: whether the
+// job runs there is not known then. It is stopped in the background, by the
+// next host with the same [Config.Dir] if need be.
 //
 // A second Start with the same [Spec.Key], while the first job lives, returns
 // that job's Snapshot.

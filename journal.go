@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -188,8 +189,9 @@ const (
 	maxWaiting = 1 << 20
 )
 
-// write appends records. An error means that they wait, to be written before the
-// next ones; it is returned once, until a write succeeds again.
+// write appends records. After an error of the write they wait, to be written
+// before the next ones; after one of the sync or of a compaction they are in the
+// file. It is returned once, until a write succeeds again.
 func (jl *journal) write(rs ...record) error {
 	var lines []byte
 	for _, r := range rs {
@@ -202,7 +204,9 @@ func (jl *journal) write(rs ...record) error {
 	}
 	err := jl.append(lines)
 	if err == nil && jl.size > jl.compact {
-		err = jl.rewrite()
+		if err = jl.rewrite(); err != nil {
+			err = fmt.Errorf("the journal cannot be compacted: %w", err)
+		}
 	}
 	again := jl.failing
 	jl.failing = err != nil
@@ -454,12 +458,17 @@ func (l *tableLock) note(kind, id string) {
 	}
 }
 
-// noteGone keeps the record that a job is gone. It needs the lock.
-func (l *tableLock) noteGone(j *job) {
+// noteGone keeps the record that a job is gone; saved says that there is a file
+// with its result. It needs the lock.
+func (l *tableLock) noteGone(id string, saved bool) {
 	if l.write != nil {
-		l.notes = append(l.notes, record{Kind: recordGone, ID: j.id, saved: j.end.resultFile.Size > shortResult})
+		l.notes = append(l.notes, record{Kind: recordGone, ID: id, saved: saved})
 	}
 }
+
+// resultSaved reports whether the result of an ended job may have a file of its
+// own. It needs the lock of the tables.
+func (j *job) resultSaved() bool { return j.end.resultFile.Size > shortResult }
 
 // Unlock releases the lock and writes the notes.
 func (l *tableLock) Unlock() {

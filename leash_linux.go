@@ -51,7 +51,7 @@ type leash struct {
 	// the fields below.
 	turn    chan struct{}
 	jobs    map[string]leashed // by id
-	shell   *shell             // nil while there is none
+	shell   *leashProcess      // nil while there is none
 	losses  []time.Time        // the latest
 	looking *time.Timer        // nil unless a look is due
 	givenUp bool
@@ -200,7 +200,7 @@ func (l *leash) look() {
 }
 
 // died is called when a shell has exited.
-func (l *leash) died(sh *shell) {
+func (l *leash) died(sh *leashProcess) {
 	defer l.enter()()
 	if sh == l.shell {
 		l.mend()
@@ -271,8 +271,8 @@ func (l *leash) tell(line string) {
 	s.reg.notices.add(queued{Notice: Notice{Event: EventLeashLost, ExitCode: -1, Line: line}})
 }
 
-// A shell is the process of a leash.
-type shell struct {
+// A leashProcess is the shell of a leash.
+type leashProcess struct {
 	tree    tree
 	w       *os.File
 	written int // bytes
@@ -283,7 +283,7 @@ type shell struct {
 // start starts a shell, in a session of its own and out of reach of signals that
 // are meant for the host or its jobs. Its environment has no job's id, or it
 // would pass for a process of the job that this host is.
-func (l *leash) start() (*shell, error) {
+func (l *leash) start() (*leashProcess, error) {
 	env := []string{
 		"LC_ALL=C",
 		"LEASH=" + leashScript,
@@ -314,7 +314,7 @@ func (l *leash) start() (*shell, error) {
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	}
 	defer forks.enter()()
-	sh := &shell{w: w}
+	sh := &leashProcess{w: w}
 	sh.tree, err = l.top.host.start(c, attr, "", func() { go l.died(sh) })
 	if err != nil {
 		w.Close()
@@ -338,7 +338,7 @@ func leashNeeds(env []string) error {
 
 // write writes to the shell. It fails if that takes too long. The part of a line
 // that is left then is one that nobody ends, and so none.
-func (sh *shell) write(lines string) error {
+func (sh *leashProcess) write(lines string) error {
 	const most = 4 << 10
 	for len(lines) > 0 {
 		n := min(len(lines), most)
@@ -354,7 +354,7 @@ func (sh *shell) write(lines string) error {
 
 // idle reports whether the shell has read all it was told. If not, it counts the
 // looks that have not seen it read.
-func (sh *shell) idle() bool {
+func (sh *leashProcess) idle() bool {
 	conn, err := sh.w.SyscallConn()
 	if err != nil {
 		return true
@@ -373,7 +373,7 @@ func (sh *shell) idle() bool {
 
 // end ends the shell: it exits when its pipe is closed, unless it holds jobs. It
 // is killed if kill is set, or if it does not.
-func (sh *shell) end(kill bool) {
+func (sh *leashProcess) end(kill bool) {
 	if kill {
 		sh.tree.kill() // before it finds the pipe closed
 	}
@@ -389,7 +389,7 @@ func (sh *shell) end(kill bool) {
 }
 
 // gone reports whether the shell has exited, within a time.
-func (sh *shell) gone(within time.Duration) bool {
+func (sh *leashProcess) gone(within time.Duration) bool {
 	bound, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
 	return closedBefore(bound, sh.tree.gone())

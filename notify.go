@@ -156,8 +156,10 @@ func (s *Supervisor) Ready() <-chan struct{} {
 type queued struct {
 	Notice
 	job *job
-	// owed is set where the record of a forgotten job waits for this notice.
-	owed *shared
+	// owed is set where the record of a forgotten job waits for this notice, and
+	// saved with it where a file with its result does.
+	owed  *shared
+	saved bool
 }
 
 // end reports whether it tells a job's end.
@@ -184,7 +186,7 @@ func plain(qs []queued) []Notice {
 func told(qs []queued) {
 	for _, q := range qs {
 		if q.owed != nil && q.end() {
-			q.owed.mu.note(recordGone, q.ID)
+			q.owed.mu.noteGone(q.ID, q.saved)
 		}
 		if q.end() && q.job != nil {
 			q.job.queued, q.job.told = false, true
@@ -236,7 +238,7 @@ func (r *registry) withdraw(j *job) {
 	n.queue = slices.DeleteFunc(n.queue, about)
 	n.claimed = slices.DeleteFunc(n.claimed, about)
 	if j.queued && j.forgotten {
-		j.s.mu.noteGone(j)
+		j.s.mu.noteGone(j.id, j.resultSaved())
 	}
 	j.queued = false
 	n.settle()
@@ -247,7 +249,7 @@ func (n *notices) unpin(j *job) {
 	for _, qs := range [][]queued{n.queue, n.claimed} {
 		for i := range qs {
 			if qs[i].job == j {
-				qs[i].job, qs[i].owed = nil, j.s
+				qs[i].job, qs[i].owed, qs[i].saved = nil, j.s, j.resultSaved()
 			}
 		}
 	}

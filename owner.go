@@ -308,7 +308,7 @@ func (s *Supervisor) finishClose(stopped []*job, report Report) {
 		delete(s.parent.children, s)
 		for _, j := range s.reg.jobs {
 			j.forgetOutput() // nobody may ever ask s again
-			s.mu.noteGone(j)
+			s.mu.noteGone(j.id, j.resultSaved())
 		}
 	}
 	s.mu.Unlock()

@@ -112,6 +112,9 @@ func (j *job) recordEnd(e ending) {
 	}
 	j.s.mu.Unlock()
 	if refused {
+		if j.shell != "" && e.reason == ReasonUnreaped {
+			j.stray = true // it may run on there, for the next host to find
+		}
 		j.recordFailure()
 	}
 	if ended || refused {

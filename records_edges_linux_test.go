@@ -1,7 +1,10 @@
 package jobs_test
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -239,4 +242,28 @@ func TestADirectoryThatIsRemovedCostsRecordsOnlyAndIsTold(t *testing.T) {
 		told[n.Event]++
 	}
 	require.Equal(t, map[string]int{jobs.EventUnrecorded: 1}, told)
+}
+
+func TestResultFilesOfForgottenJobsGoWithTheirNotices(t *testing.T) {
+	dir := t.TempDir()
+	s := newSupervisor(t, jobs.Config{Dir: dir, MaxRetained: 1})
+	for range 3 {
+		start(t, s, jobs.Spec{Func: func(context.Context, io.Writer) (any, error) { return strings.Repeat("x", 10000), nil }})
+		require.True(t, eventually(func() bool { return s.List().Running == 0 }))
+	}
+	require.Len(t, s.Drain(), 3)
+	files, err := os.ReadDir(filepath.Join(dir, "results"))
+	require.NoError(t, err)
+	assert.Len(t, files, 1)
+}
+
+func TestTheEndOfAnEarlierResultIsKept(t *testing.T) {
+	dir := t.TempDir()
+	s := newSupervisor(t, jobs.Config{Dir: dir})
+	id := start(t, s, bash(`(head -c 9000 /dev/zero | tr '\0' a; printf END) >"$LLM_OUTPUT"`)).ID
+	awaitEnd(t, s, id)
+	closed(t, s)
+	r := collect(t, newSupervisor(t, jobs.Config{Dir: dir, ResultBytes: 6000}), id)
+	assert.True(t, bytes.HasSuffix(r.File.Data, []byte("END")))
+	assert.True(t, r.File.Truncated)
 }

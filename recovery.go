@@ -327,7 +327,16 @@ func (st *store) pastResult(p *pastJob, keep int64) ResultFile {
 		return r
 	}
 	defer f.Close()
-	r.Data, _ = io.ReadAll(io.LimitReader(f, keep))
+	if fi, err := f.Stat(); err == nil {
+		f.Seek(max(0, fi.Size()-keep), io.SeekStart) // it is the end that is kept
+	}
+	r.Data, err = io.ReadAll(io.LimitReader(f, keep))
+	if err == nil && len(r.Data) == 0 {
+		err = errors.New("its file is empty") // as a loss of power may leave it
+	}
+	if err != nil {
+		r.Problem = cmp.Or(r.Problem, "the result was not kept: "+err.Error())
+	}
 	r.Truncated = int64(len(r.Data)) < r.Size
 	return r
 }

@@ -64,7 +64,7 @@ func shellWord(arg string) string {
 	if arg != "" && strings.TrimFunc(arg, plain) == "" {
 		return arg
 	}
-	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
+	return quote(arg)
 }
 
 var (

@@ -150,7 +150,7 @@ func (r *registry) forget(j *job) {
 	j.forgotten = true
 	delete(r.jobs, j.id)
 	if !j.queued && !j.runsOn() { // else once that is told
-		j.s.mu.noteGone(j)
+		j.s.mu.noteGone(j.id, j.resultSaved())
 	}
 	j.forgetOutput()
 	j.work.discard()

@@ -39,6 +39,9 @@ const (
 	// for where that is too much for the link.
 	mostAsked  = 256 << 10
 	leastAsked = 4 << 10
+	// mostCuts is how often the whole of a result is asked for again that came cut
+	// since the link was bad before.
+	mostCuts = 3
 	// mostBehind is how much output is fetched late. What is before it counts
 	// as dropped.
 	mostBehind = 1 << 20
@@ -71,6 +74,7 @@ type remote struct {
 	size      int64     // of the result at the last look
 	ask       int64
 	fails     int  // looks in a row that failed
+	cuts      int  // looks that found the job ended and brought a part of its result
 	missed    bool // the last look did not find the job
 	end       ending
 }
@@ -153,11 +157,7 @@ func (r *remote) run(ctx context.Context, turn limiter, bound time.Duration, s f
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	var printed []byte
-	err = protect(func() (err error) {
-		printed, err = r.shell.Run(ctx, s.text)
-		return err
-	})
+	printed, err := r.runShell(ctx, s.text)
 	if a, ok := s.answer(printed); ok {
 		return a, nil
 	}
@@ -165,6 +165,31 @@ func (r *remote) run(ctx context.Context, turn limiter, bound time.Duration, s f
 		err = fmt.Errorf("no answer of a POSIX sh came, but %q", readable(string(printed), 200))
 	}
 	return farAnswer{}, fmt.Errorf("%s: %w", r.name, err)
+}
+
+// runShell calls the host's Shell, in a goroutine of its own as it may end that.
+func (r *remote) runShell(ctx context.Context, script string) (printed []byte, err error) {
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		err = &panicError{value: "the Shell ended its goroutine without returning"}
+		err = protect(func() (err error) {
+			printed, err = r.shell.Run(ctx, script)
+			return err
+		})
+	}()
+	<-returned
+	return printed, err
+}
+
+// runStop runs the script that stops the job. Where that could not look at the
+// job it has stopped nothing.
+func (r *remote) runStop(ctx context.Context, force bool, wait time.Duration) (farAnswer, error) {
+	a, err := r.run(ctx, r.machine.stops, stopBound, r.stopScript(force, wait))
+	if err == nil && a.fault != "" {
+		err = fmt.Errorf("%s: %s", r.name, a.cause)
+	}
+	return a, err
 }
 
 // backOff is the pause after so many failures in a row.
@@ -317,6 +342,13 @@ func (r *remote) take(j *job, a farAnswer) (ended bool) {
 	}
 	switch a.state {
 	case "ended":
+		whole := min(a.size, j.cfg.ResultBytes, resultPerAsk*mostAsked)
+		if r.cuts < mostCuts && a.result == "-" && int64(len(a.text)) < whole {
+			r.cuts++
+			r.ask = mostAsked
+			poke(r.wake)
+			return false
+		}
 		r.end = ending{exitCode: a.code, resultFile: a.resultFile(), leftovers: a.left}
 		return true
 	case "running":
@@ -401,7 +433,7 @@ func (r *remote) stop(j *job) (survivors []Process, stuck bool, err error) {
 		if !deadline.IsZero() {
 			wait = min(time.Until(deadline), obeyTurn)
 		}
-		a, runErr := r.run(turn, r.machine.stops, stopBound, r.stopScript(force, wait))
+		a, runErr := r.runStop(turn, force, wait)
 		if runErr == nil && deadline.IsZero() {
 			deadline = time.Now().Add(j.cfg.KillGrace - wait)
 		}
@@ -439,7 +471,7 @@ func (r *remote) awaitEnd(j *job, ctx context.Context) bool {
 // it from being started later. Only then is it gone from the record.
 func (r *remote) stopStray(ctx context.Context, s *shared) {
 	for fails := 1; ; fails++ {
-		_, err := r.run(ctx, r.machine.stops, stopBound, r.stopScript(true, 0))
+		_, err := r.runStop(ctx, true, 0)
 		if err == nil {
 			s.record(record{Kind: recordGone, ID: r.id})
 			return

@@ -38,13 +38,16 @@ aj_suffix() {
 }
 
 # aj_base sets aj_b to the private directory, which it makes if $1 is "make".
-# Where it is not safe aj_why says so.
+# Where it is not safe aj_why says so. That of a job which has a directory is the
+# one where that is: HOME may have had no room when it was started.
 aj_base() {
-	aj_why=
+	aj_why= aj_make=$1
 	aj_uid=$(id -u)
-	for aj_b in "${HOME:+$HOME/.agentjobs}" "${TMPDIR:-/tmp}/.agentjobs-$aj_uid"; do
+	set -- "${HOME:+$HOME/.agentjobs}" "${TMPDIR:-/tmp}/.agentjobs-$aj_uid"
+	[ -d "$1/$aj_id" ] || ! [ -d "$2/$aj_id" ] || shift
+	for aj_b; do
 		[ -n "$aj_b" ] || continue
-		[ "$1" != make ] || (umask 077 && mkdir "$aj_b") 2>/dev/null
+		[ "$aj_make" != make ] || (umask 077 && mkdir "$aj_b") 2>/dev/null
 		[ -d "$aj_b" ] || [ -h "$aj_b" ] || continue
 		aj_stat "$aj_b"
 		case $aj_mode in
@@ -66,6 +69,11 @@ aj_base() {
 
 # aj_began prints when a live process began, in the words of its kernel.
 aj_began() {
+	if ! [ -r /proc/self/stat ]; then
+		set -- "$(LC_ALL=C TZ=UTC0 ps -o lstart= -p "$1" 2>/dev/null | tr -s ' ' _)"
+		[ -n "$1" ] && echo "$1"
+		return
+	fi
 	read -r aj_line 2>/dev/null <"/proc/$1/stat" || return 1
 	set -- ${aj_line##*) }
 	case $1 in [ZXx]) return 1 ;; esac
@@ -91,7 +99,7 @@ aj_alive() {
 		aj_booted
 		[ "$aj_o" = "$aj_boot" ] && [ "$aj_t" = "$(aj_began "$aj_p")" ] || return 1
 	else
-		kill -0 "$aj_p" 2>/dev/null || return 1
+		kill -0 "$aj_p" 2>/dev/null && [ "$aj_t" = "$(aj_began "$aj_p" || echo -)" ] || return 1
 	fi
 	aj_pid=$aj_p
 }
@@ -192,8 +200,8 @@ aj_watch() {
 		kill -s TERM 0
 		aj_await final 200
 	}
+	rm -f "$aj_d/pipe" "$aj_d"/rc-* # which the job may have made
 	mv "$aj_d/end" "$aj_d/rc-$aj_code"
-	rm -f "$aj_d/pipe"
 }
 
 # aj_await waits for a file, $2 hundredths of a second or more.
@@ -355,21 +363,27 @@ aj_tidy() {
 }
 
 # aj_state prints how the job stands. Whoever lives is asked first: W gives the
-# code before it ends.
+# code before it ends, and until then the job could have made a file of that name.
 aj_state() {
 	aj_now=lost
-	{ aj_alive "$aj_d/w" || aj_alive "$aj_d/j"; } && aj_now=running
-	if aj_suffix "$aj_d/rc-"; then
-		aj_now="ended $aj_end"
-	elif [ $aj_now = lost ] && aj_suffix "$aj_d/code-"; then
+	if aj_alive "$aj_d/w" || aj_alive "$aj_d/j"; then
+		aj_now=running
+	elif aj_suffix "$aj_d/rc-" || aj_suffix "$aj_d/code-"; then
 		aj_now="ended $aj_end"
 	fi
 	echo "state $aj_now"
 }
 
+# aj_gone_state prints the state of a job whose directory is not there: its
+# processes are told by its id.
+aj_gone_state() {
+	aj_members 0
+	if [ -n "$aj_names" ]; then echo "state running"; else echo "state none"; fi
+}
+
 # aj_look shows the state and up to aj_max bytes of output from aj_off on.
 aj_look() {
-	aj_base && [ -d "$aj_d" ] || { echo "state none" && return; }
+	aj_base && [ -d "$aj_d" ] || { aj_gone_state && return; }
 	aj_state
 	aj_total
 	aj_k=$((aj_off / aj_piece))
@@ -407,16 +421,19 @@ aj_result() {
 # kills what is left if aj_force is 1. It shows who lives on.
 aj_stop() {
 	aj_base make || { aj_fail base "$aj_why" && return; }
-	# An id that is taken cannot be started any more, by a script on its way.
-	mkdir -m 700 "$aj_d" 2>/dev/null && { echo "state none" && return; }
+	# An id that is taken cannot be started any more, by a script on its way. Where
+	# somebody removed the directory the job may run all the same.
+	mkdir -m 700 "$aj_d" 2>/dev/null && : >"$aj_d/go"
 	aj_names=
-	if ! aj_suffix "$aj_d/rc-"; then
+	aj_state >/dev/null
+	if [ "${aj_now%% *}" != ended ]; then
 		aj_alive "$aj_d/j"
 		mv "$aj_d/go" "$aj_d/stopping" 2>/dev/null && [ "$aj_force" = 0 ] && aj_signal "$aj_pid" TERM CONT
 		aj_gone "$aj_wait" && aj_force=1
 		[ "$aj_force" = 0 ] || aj_kill
 	fi
 	aj_state
+	[ -z "$aj_names" ] || [ "$aj_now" != lost ] || echo "state running"
 	printf %s "$aj_names" | sed 's/^/left /'
 }
 
@@ -465,7 +482,6 @@ aj_kill() {
 		aj_nap 0.1
 	done
 	for aj_i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
-		aj_suffix "$aj_d/rc-" && break
 		aj_alive "$aj_d/w" || break
 		aj_nap 0.1
 	done

@@ -132,7 +132,7 @@ func farStart(j *job, spec Spec) farScript {
 		"length", len(command),
 		"where", base64Of(farDir(spec.Dir)+"\n"),
 		"keep", keep,
-		"piece", farOutputLimit(j.cfg)/farPieces,
+		"piece", farOutputLimit/farPieces,
 		"drain", max(1, j.cfg.DrainGrace.Milliseconds()/100))
 }
 
@@ -141,7 +141,7 @@ func farStart(j *job, spec Spec) farScript {
 const farPieces = 4
 
 // farOutputLimit is how much output a machine keeps of one job.
-func farOutputLimit(*Config) int64 { return 16 << 20 }
+const farOutputLimit = 16 << 20
 
 // A farAnswer is what a script said.
 type farAnswer struct {
@@ -199,6 +199,9 @@ func (s farScript) answer(printed []byte) (a farAnswer, ok bool) {
 // line reads one line of an answer. What is no number counts as 0.
 func (a *farAnswer) line(word, rest string) {
 	fields := strings.Fields(rest)
+	if len(fields) == 0 {
+		return
+	}
 	number := func(i int) int64 {
 		if i >= len(fields) {
 			return 0

@@ -23,6 +23,9 @@ type store struct {
 	idKey   [16]byte     // ids of earlier hosts must be known as such
 	owners  atomic.Int64 // supervisors made so far
 	users   int          // guarded by stores.mu
+
+	ready  chan struct{} // closed once it can be used
+	failed error         // or why it cannot be; set before that
 }
 
 // Names in a store.
@@ -35,9 +38,9 @@ const (
 	storeAside   = "quarantine"
 )
 
-// stores are the directories that this process has open.
+// stores are the directories that this process has open, or is about to.
 var stores struct {
-	mu   sync.Mutex // held while one is opened or closed
+	mu   sync.Mutex // guards open, and holds it back from whoever closes one
 	open map[string]*store
 }
 
@@ -55,30 +58,45 @@ func openStore(cfg *Config) (st *store, past []*pastJob, aside string, err error
 	if err != nil {
 		return nil, nil, "", err
 	}
-	stores.mu.Lock()
-	defer stores.mu.Unlock()
-	if st := stores.open[path]; st != nil {
-		st.users++
-		return st, nil, "", nil
+	st, first, err := enterStore(path)
+	if err != nil || !first {
+		return st, nil, "", err
 	}
-	lock, err := lockFile(filepath.Join(path, storeLock))
-	if err != nil {
-		return nil, nil, "", err
-	}
-	st = &store{dir: path, lock: lock, users: 1}
+	defer close(st.ready)
 	if past, aside, err = st.load(cfg); err == nil {
 		past, err = st.settle(past, cfg.KillGrace)
 	}
 	if err != nil {
-		st.journal.close()
-		unlockFile(lock)
+		st.failed = err
+		st.release()
 		return nil, nil, "", err
+	}
+	return st, past, aside, nil
+}
+
+// enterStore returns the store of a directory. The first to enter it must make
+// it ready; the others wait for that.
+func enterStore(path string) (st *store, first bool, err error) {
+	stores.mu.Lock()
+	if st = stores.open[path]; st != nil {
+		st.users++
+		stores.mu.Unlock()
+		if <-st.ready; st.failed != nil {
+			return nil, false, st.failed
+		}
+		return st, false, nil
+	}
+	defer stores.mu.Unlock()
+	lock, err := lockFile(filepath.Join(path, storeLock))
+	if err != nil {
+		return nil, false, err
 	}
 	if stores.open == nil {
 		stores.open = make(map[string]*store)
 	}
+	st = &store{dir: path, lock: lock, users: 1, ready: make(chan struct{})}
 	stores.open[path] = st
-	return st, past, aside, nil
+	return st, true, nil
 }
 
 // release closes the directory when its last supervisor is closed.
@@ -88,7 +106,7 @@ func (st *store) release() {
 	}
 	stores.mu.Lock()
 	defer stores.mu.Unlock()
-	if st.users--; st.users > 0 {
+	if st.users--; st.users > 0 && st.failed == nil {
 		return
 	}
 	delete(stores.open, st.dir)
@@ -189,5 +207,8 @@ func (st *store) saveResult(id string, data []byte) error {
 		return err
 	}
 	_, err = f.Write(data)
+	if err == nil && st.journal.sync {
+		err = errors.Join(f.Sync(), syncDir(filepath.Dir(f.Name())))
+	}
 	return errors.Join(err, f.Close())
 }

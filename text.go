@@ -421,7 +421,7 @@ func (w words) told(n Notice) string {
 	case EventLogStopped:
 		return fmt.Sprintf("The log file of %s takes no more: %s. The job goes on.", name, oneLine(n.Line))
 	case EventUnrecorded:
-		return fmt.Sprintf("Records of jobs cannot be written: %s. Jobs run on, but a restart of the host may forget them.", oneLine(n.Line))
+		return fmt.Sprintf("The records of jobs are in trouble: %s. Jobs run on, but a restart of the host may forget them.", oneLine(n.Line))
 	case EventQuarantined:
 		return fmt.Sprintf("Records of earlier jobs could not be read; they were moved to %s.", oneLine(n.Line))
 	case EventLost:

@@ -1,0 +1,172 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/agentjobs/jobs"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// killMarked kills what a failed test leaves of a job.
+func killMarked(t *testing.T, id string) {
+	t.Cleanup(func() {
+		for _, pid := range marked("AGENT_JOB_ID=" + id) {
+			killPID(pid)
+		}
+	})
+}
+
+const runsOn = "echo up; while :; do sleep 1; done"
+
+func TestACancelFindsAFarJobWithoutItsDirectory(t *testing.T) {
+	f := fars[0].make(t)
+	s := newSupervisor(t, jobs.Config{})
+	snap := start(t, s, f.spec(runsOn))
+	killMarked(t, snap.ID)
+	awaitOutput(t, s, snap.ID, "up\n")
+	require.NoError(t, os.RemoveAll(f.state(snap.ID)))
+	cancel(t, s, snap.ID)
+	assert.Empty(t, marked("AGENT_JOB_ID="+snap.ID))
+}
+
+func TestAStopThatCannotLookHasStoppedNothing(t *testing.T) {
+	f := fars[0].make(t)
+	s := newSupervisor(t, jobs.Config{})
+	snap := start(t, s, f.spec(runsOn))
+	killMarked(t, snap.ID)
+	awaitOutput(t, s, snap.ID, "up\n")
+	base, aside := filepath.Join(f.home, ".agentjobs"), filepath.Join(f.home, "aside")
+	require.NoError(t, os.Rename(base, aside))
+	require.NoError(t, os.Symlink("aside", base)) // which is refused
+	short, done := context.WithTimeout(context.Background(), time.Second)
+	defer done()
+	r, err := s.Cancel(short, snap.ID)
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.Equal(t, jobs.Cancelling, r.State)
+	require.NoError(t, os.Remove(base))
+	require.NoError(t, os.Rename(aside, base))
+	assert.Equal(t, jobs.Cancelled, cancel(t, s, snap.ID).State)
+	assert.Empty(t, marked("AGENT_JOB_ID="+snap.ID))
+}
+
+func TestAHomeThatComesLaterHidesNoJob(t *testing.T) {
+	top := t.TempDir()
+	home, tmp := filepath.Join(top, "home"), filepath.Join(top, "tmp")
+	require.NoError(t, os.Mkdir(tmp, 0o700))
+	shell := jobs.ShellCommand("/usr/bin/env", "HOME="+home, "TMPDIR="+tmp, "sh")
+	s := newSupervisor(t, jobs.Config{})
+	snap := start(t, s, jobs.Spec{Shell: shell, Argv: []string{"sh", "-c", runsOn}})
+	killMarked(t, snap.ID)
+	awaitOutput(t, s, snap.ID, "up\n")
+	require.NoError(t, os.Mkdir(home, 0o700))
+	collect(t, s, start(t, s, jobs.Spec{Shell: shell, Argv: []string{"true"}}).ID) // makes HOME/.agentjobs
+	assert.Equal(t, jobs.Cancelled, cancel(t, s, snap.ID).State)
+	assert.Empty(t, marked("AGENT_JOB_ID="+snap.ID))
+}
+
+func TestAFarJobCannotForgeItsExitCode(t *testing.T) {
+	f := fars[0].make(t)
+	gate := farGate(t)
+	s := newSupervisor(t, jobs.Config{})
+	snap := start(t, s, f.spec(`: >"${LLM_OUTPUT%.result/result}/rc-0"; echo up; read x <`+gate+"; exit 3"))
+	killMarked(t, snap.ID)
+	awaitOutput(t, s, snap.ID, "up\n")
+	require.NoError(t, os.WriteFile(gate, []byte("go\n"), 0))
+	assert.Equal(t, 3, collect(t, s, snap.ID).ExitCode)
+}
+
+func TestABadLinkCutsNoResult(t *testing.T) {
+	f := fars[0].make(t)
+	link := &delayed{Shell: f.shell}
+	f.shell = link
+	gate := farGate(t)
+	s := newSupervisor(t, jobs.Config{})
+	snap := start(t, s, f.spec("echo one; read x <"+gate+`; head -c 100000 /dev/zero | tr '\0' a >"$LLM_OUTPUT"`))
+	awaitOutput(t, s, snap.ID, "one\n")
+	link.cut.Store(true)
+	before := link.runs.Load()
+	require.True(t, eventually(func() bool {
+		_, err := s.Check(snap.ID)
+		return err == nil && link.runs.Load() > before+3
+	}))
+	require.NoError(t, os.WriteFile(gate, []byte("go\n"), 0))
+	require.True(t, eventually(func() bool {
+		ends, _ := filepath.Glob(f.state(snap.ID) + "/rc-*")
+		return len(ends) == 1
+	}))
+	link.cut.Store(false)
+	r := collect(t, s, snap.ID)
+	assert.Equal(t, 100000, len(r.File.Data))
+	assert.False(t, r.File.Truncated)
+}
+
+// A quitter is a Shell that ends its second caller's goroutine.
+type quitter struct {
+	jobs.Shell
+	runs atomic.Int64
+}
+
+func (q *quitter) Run(ctx context.Context, script string) ([]byte, error) {
+	if q.runs.Add(1) == 2 {
+		runtime.Goexit()
+	}
+	return q.Shell.Run(ctx, script)
+}
+
+func TestAShellMayEndItsGoroutine(t *testing.T) {
+	s := newSupervisor(t, jobs.Config{})
+	snap := start(t, s, jobs.Spec{Shell: &quitter{Shell: fars[0].make(t).shell}, Argv: []string{"true"}})
+	assert.Equal(t, jobs.Completed, collect(t, s, snap.ID).State)
+}
+
+// A oneWay Shell lets starts through and nothing else.
+type oneWay struct {
+	jobs.Shell
+	started, gate chan struct{}
+}
+
+func (o *oneWay) Run(ctx context.Context, script string) ([]byte, error) {
+	if !strings.Contains(script, "aj_frame aj_start") {
+		return nil, errors.New("down")
+	}
+	out, err := o.Shell.Run(ctx, script)
+	close(o.started)
+	<-o.gate
+	return out, err
+}
+
+func TestARefusedFarJobThatCannotBeStoppedStaysOnRecord(t *testing.T) {
+	f, dir := fars[0].make(t), t.TempDir()
+	link := &oneWay{Shell: f.shell, started: make(chan struct{}), gate: make(chan struct{})}
+	s := newSupervisor(t, jobs.Config{Dir: dir})
+	refused := make(chan error)
+	go func() {
+		_, err := s.Start(context.Background(), jobs.Spec{Shell: link, Argv: []string{"sleep", "1000"}})
+		refused <- err
+	}()
+	<-link.started
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		s.Close(context.Background())
+	}()
+	require.True(t, eventually(func() bool {
+		_, err := s.Start(testContext(t), bash("true"))
+		return errors.Is(err, jobs.ErrClosed)
+	}))
+	close(link.gate)
+	assert.ErrorIs(t, <-refused, jobs.ErrClosed)
+	<-closed
+	next := newSupervisor(t, jobs.Config{Dir: dir, FindShell: func(string) jobs.Shell { return f.shell }})
+	require.Len(t, next.Recovered().Running, 1)
+	cancel(t, next, next.Recovered().Running[0].ID)
+}
