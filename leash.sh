@@ -45,11 +45,25 @@ now() {
 	now=$((${up%.*} * 100 + 1${up#*.} - 100)) # 08 alone would be octal
 }
 
-# stats prints what /proc/PID/stat says of each process, without its name; that
-# may hold spaces and parentheses, but ends with the last ") ". A shell reads
-# byte by byte, which takes it half a millisecond a file, so two processes do
-# that for all; sed alone would give up at the first file of one that dies.
-stats() { cat "$@" | sed 's/ (.*) / /'; }
+# stats prints a line for each process: its number, and what /proc/PID/stat says
+# behind its name. The name is its own to choose, newlines and parentheses too,
+# but it ends with the last ") ", and has no room for a header like those of
+# head. A shell reads byte by byte, which takes it half a millisecond a file, so
+# two processes do that for all; sed alone would give up at the first file of one
+# that dies.
+stats() {
+	head -n 20 /dev/null "$@" | sed -n '
+		/^==> \/proc\/[0-9]*\/stat <==$/ {
+			x
+			b record
+		}
+		H
+		$!d
+		x
+		: record
+		s/\n/ /g
+		s/^==> .proc.\([0-9]*\).stat <== .*) /\1 /p'
+}
 
 # parse takes a line of that, as fields.
 parse() {

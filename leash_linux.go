@@ -328,7 +328,7 @@ func leashNeeds(env []string) error {
 	if !procUsable() {
 		return errors.New("it needs a /proc that shows the processes of this host")
 	}
-	for _, tool := range []string{"cat", "grep", "sed", "sleep", "tr"} {
+	for _, tool := range []string{"grep", "head", "sed", "sleep", "tr"} {
 		if (&command{argv: []string{tool}, env: env}).find() != nil {
 			return fmt.Errorf("it needs %s, which is not in PATH", tool)
 		}

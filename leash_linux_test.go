@@ -240,6 +240,48 @@ func TestALeashWorksWithASimpleGrep(t *testing.T) {
 	t.Logf("%d processes dead %v after the kill", len(h.pids), h.kill(t))
 }
 
+// awkwardNames are names that a process can give itself: they end a line, or pass
+// for what the system says of another process, or for words of a shell.
+func awkwardNames() []string {
+	return []string{"a\nb", "\n", "\nx", "\n5 S 1 1 1 1 1\n", "\n-}$(exit 9) ", "\n==> x <==\n", "x) R 1 1 1 1", ") Z 1 1", "(", "a b) ", "\xff\xfe", "-n", "*"}
+}
+
+// Any user of the machine can have such processes.
+func TestNoNameOfAStrangerTroublesALeash(t *testing.T) {
+	var strangers []int
+	for _, name := range awkwardNames() {
+		c := exec.Command("bash", "-c", `printf %s "$1" >/proc/self/comm; echo up; read -r _`, "", name)
+		_, err := c.StdinPipe()
+		require.NoError(t, err)
+		out, err := c.StdoutPipe()
+		require.NoError(t, err)
+		launch(t, c)
+		require.Equal(t, "up", firstLine(t, out))
+		require.NotEqual(t, "bash", comm(c.Process.Pid))
+		strangers = append(strangers, c.Process.Pid)
+	}
+	for _, shell := range shells() {
+		h := startLeashed(t, []leashedJob{{Script: `setsid sleep 300 & echo $! $$ ready; exec sleep 300`}}, "LEASH_SHELL="+strings.Join(shell, " "))
+		h.kill(t)
+	}
+	for _, pid := range strangers {
+		require.True(t, alive(pid))
+	}
+}
+
+func TestNoNameOfAProcessHidesItFromTheLeash(t *testing.T) {
+	var list []leashedJob
+	var env []string
+	for i, name := range awkwardNames() {
+		env = append(env, fmt.Sprintf("NAME_%d=%s", i, name))
+		list = append(list, leashedJob{Script: fmt.Sprintf(
+			`setsid bash -c 'printf %%s "$NAME_%d" >/proc/self/comm; echo $$ ready; while :; do sleep 300; done' & wait`, i)})
+	}
+	for _, shell := range shells() {
+		startLeashed(t, list, append(env, "LEASH_SHELL="+strings.Join(shell, " "))...).kill(t)
+	}
+}
+
 // tellLeash runs a leash by itself: it is told some lines, then its pipe is
 // closed.
 func tellLeash(t testing.TB, shell []string, lines ...string) {
@@ -568,9 +610,9 @@ func requireNoLeash(t testing.TB, s *jobs.Supervisor, missing string) {
 }
 
 func TestWithoutItsToolsALeashRefusesTheStart(t *testing.T) {
-	for _, missing := range []string{"cat", "grep", "sed", "sleep", "tr"} {
+	for _, missing := range []string{"grep", "head", "sed", "sleep", "tr"} {
 		dir := t.TempDir()
-		for _, tool := range []string{"cat", "grep", "sed", "sleep", "tr"} {
+		for _, tool := range []string{"grep", "head", "sed", "sleep", "tr"} {
 			if path, err := exec.LookPath(tool); tool != missing {
 				require.NoError(t, err)
 				require.NoError(t, os.Symlink(path, filepath.Join(dir, tool)))

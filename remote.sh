@@ -67,6 +67,16 @@ aj_base() {
 	return 1
 }
 
+# aj_proc sets aj_line to what /proc/PID/stat says of process $1. Its name is its
+# own to choose, with newlines too, but ends with the last ")".
+aj_proc() {
+	aj_line=
+	while read -r aj_part || [ -n "$aj_part" ]; do
+		aj_line="$aj_line $aj_part"
+	done 2>/dev/null <"/proc/$1/stat"
+	[ -n "$aj_line" ]
+}
+
 # aj_began prints when a live process began, in the words of its kernel.
 aj_began() {
 	if ! [ -r /proc/self/stat ]; then
@@ -74,7 +84,7 @@ aj_began() {
 		[ -n "$1" ] && echo "$1"
 		return
 	fi
-	read -r aj_line 2>/dev/null <"/proc/$1/stat" || return 1
+	aj_proc "$1" || return 1
 	set -- ${aj_line##*) }
 	case $1 in [ZXx]) return 1 ;; esac
 	echo "${20}"
@@ -129,7 +139,7 @@ aj_marked() {
 # number is $2, or 0 where J is dead. It sets aj_name and aj_group. Children of J
 # are of the job only until the command has ended; then they are J's helpers.
 aj_member() {
-	[ "$1" != "$2" ] && read -r aj_line 2>/dev/null <"/proc/$1/stat" || return 1
+	[ "$1" != "$2" ] && aj_proc "$1" || return 1
 	aj_name=${aj_line#*\(}
 	aj_name=${aj_name%)*}
 	set -- "$1" "$2" ${aj_line##*) }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -169,4 +170,25 @@ func TestARefusedFarJobThatCannotBeStoppedStaysOnRecord(t *testing.T) {
 	next := newSupervisor(t, jobs.Config{Dir: dir, FindShell: func(string) jobs.Shell { return f.shell }})
 	require.Len(t, next.Recovered().Running, 1)
 	cancel(t, next, next.Recovered().Running[0].ID)
+}
+
+func TestNoNameOfAProcessHidesItFromAFarStop(t *testing.T) {
+	f := fars[0].make(t)
+	s := newSupervisor(t, jobs.Config{MaxRunning: 20, KillGrace: 100 * time.Millisecond})
+	var stops sync.WaitGroup
+	for _, name := range awkwardNames() {
+		spec := f.spec(`setsid bash -c 'printf %s "$NAME" >/proc/self/comm; echo up; while :; do sleep 300; done' & wait`)
+		spec.Env = []string{"NAME=" + name}
+		id := start(t, s, spec).ID
+		killMarked(t, id)
+		stops.Go(func() {
+			assert.True(t, eventually(func() bool { return checkJob(t, s, id).OutputTotal > 0 }))
+			r, err := s.Cancel(testContext(t), id)
+			assert.NoError(t, err)
+			assert.Equal(t, jobs.Cancelled, r.State)
+			assert.Empty(t, r.Survivors)
+			assert.Empty(t, marked("AGENT_JOB_ID="+id), "%q", name)
+		})
+	}
+	stops.Wait()
 }
