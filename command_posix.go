@@ -183,7 +183,10 @@ func isPlainText(path string) bool {
 	defer f.Close()
 	begin := make([]byte, 256)
 	n, _ := io.ReadFull(f, begin)
-	return n > 0 && !bytes.HasPrefix(begin, []byte("#!")) && !bytes.Contains(begin[:n], []byte{0})
+	if bytes.HasPrefix(begin, []byte("#!")) {
+		return shebang(path) == "" // the kernel knows of no interpreter
+	}
+	return !bytes.Contains(begin[:n], []byte{0})
 }
 
 // shebang returns the interpreter that a script names in its first line.

@@ -3,6 +3,7 @@
 package jobs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,16 +19,16 @@ import (
 // useDir makes a directory that only its user may enter, or makes sure that an
 // existing one is that: its own, no symbolic link, closed to others.
 func useDir(path string) error {
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return err
-	}
+	made := os.MkdirAll(path, 0o700) // fails at a link that leads nowhere
 	fi, err := os.Lstat(path)
 	if err != nil {
-		return err
+		return cmp.Or(made, err)
 	}
 	switch st := fi.Sys().(*syscall.Stat_t); {
-	case !fi.IsDir():
+	case fi.Mode().Type() == fs.ModeSymlink:
 		return errors.New("it is a symbolic link; name the directory itself")
+	case made != nil:
+		return made
 	case int(st.Uid) != os.Geteuid():
 		return fmt.Errorf("it belongs to the user with number %d; use a directory of your own", st.Uid)
 	case fi.Mode().Perm() != 0o700:

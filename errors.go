@@ -19,8 +19,9 @@ var (
 	ErrExpired = errors.New("jobs: job ended and is no longer remembered")
 	// ErrCollected means that the result was handed out before.
 	ErrCollected = errors.New("jobs: result already collected")
-	// ErrEnded means that the job has ended, so that it takes no more input.
-	ErrEnded = errors.New("jobs: job has ended")
+	// ErrEnded means that the job has ended, or has closed its standard input, so
+	// that it takes no more.
+	ErrEnded = errors.New("jobs: job takes no more input")
 	// ErrNoInput means that the job was started without [Spec.Input].
 	ErrNoInput = errors.New("jobs: job has no input")
 	// ErrPending means that the host has something more urgent than to wait.

@@ -664,6 +664,26 @@ func init() {
 	}
 }
 
+func TestAStrayWhoseFirstThreadHasExitedIsFound(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	s := newSupervisor(t, jobs.Config{})
+	path, gate := fifo(t)
+	spec, _ := markedScript(`(setsid "$SELF" &); read -r _ <` + strconv.Quote(path))
+	spec.Env = append(spec.Env, "SELF="+self, helperEnv+"=lose the first thread")
+	id := start(t, s, spec).ID
+	stray := pids(t, awaitOutput(t, s, id, "\n"))[0]
+	endProcess(t, stray)
+	require.True(t, eventually(func() bool { return procState(stray) == "Z" }))
+	fmt.Fprintln(gate, "go")
+	r := collect(t, s, id)
+	require.Equal(t, "completed, exit 0", r.Outcome())
+	require.Len(t, r.Leftovers, 1)
+	require.Equal(t, stray, r.Leftovers[0].PID)
+	tasks, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", stray))
+	require.LessOrEqual(t, len(tasks), 1)
+}
+
 func TestWithoutPidfdJobsEndAndDieAllTheSame(t *testing.T) {
 	for _, how := range []string{"switch", "pidfd_open", "pidfd_send_signal"} {
 		t.Run(how, func(t *testing.T) {

@@ -52,7 +52,27 @@ func childrenOf(pid int, buf []byte) []procStat {
 // there is room. Processes of other users keep theirs to themselves: as nothing
 // of them is ours to signal, they show a NUL.
 func readEnviron(pid int, buf []byte) []byte {
-	fd, err := unix.Open("/proc/"+strconv.Itoa(pid)+"/environ", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	return readEnvironFile("/proc/"+strconv.Itoa(pid)+"/environ", buf)
+}
+
+// headless reports whether the first thread has ended and others go on.
+func (st procStat) headless() bool { return st.state == 'Z' && st.threads > 1 }
+
+// readThreadEnviron is readEnviron for a process whose first thread has ended
+// and shows none any more.
+func readThreadEnviron(pid int, buf []byte) []byte {
+	tasks := "/proc/" + strconv.Itoa(pid) + "/task/"
+	names, _ := os.ReadDir(tasks)
+	for _, name := range names {
+		if buf = readEnvironFile(tasks+name.Name()+"/environ", buf); len(buf) > 1 {
+			break
+		}
+	}
+	return buf
+}
+
+func readEnvironFile(path string, buf []byte) []byte {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		noteStarved(err)
 		return append(buf[:0], 0)

@@ -333,9 +333,12 @@ func init() {
 
 func TestADirectoryThatIsALinkIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	link := filepath.Join(dir, "link")
+	link, dangling := filepath.Join(dir, "link"), filepath.Join(dir, "dangling")
 	require.NoError(t, os.Symlink(t.TempDir(), link))
+	require.NoError(t, os.Symlink("nowhere", dangling))
 	_, err := jobs.New(jobs.Config{Dir: link})
+	require.ErrorContains(t, err, "symbolic link")
+	_, err = jobs.New(jobs.Config{Dir: dangling})
 	require.ErrorContains(t, err, "symbolic link")
 	file := filepath.Join(dir, "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))

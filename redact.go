@@ -43,6 +43,9 @@ func redact(argv []string) string {
 // takesSecret reports whether an argument is an option whose value, the next
 // argument, is a secret.
 func takesSecret(option, value string) bool {
+	if strings.HasPrefix(value, "pass:") { // of openssl
+		return true
+	}
 	switch option {
 	case "-pw":
 		return true
@@ -76,10 +79,11 @@ var (
 	userinfo = regexp.MustCompile(`(\w://)[^\s/?#'"]+@`)
 	// glued is an option with a name and a password in one word, as of curl.
 	glued = regexp.MustCompile(`(^|\s)(-u[A-Za-z][\w.@-]*:)[^\s'"]+`)
-	// members are those of JSON with a text as their value.
-	members = regexp.MustCompile(`"([^"\\]*)"(\s*:\s*)"(?:[^"\\]|\\.)*"?`)
+	// members are those of JSON with a text as their value; of Python and its like
+	// too.
+	members = regexp.MustCompile(`("[^"\\]*"|'[^'\\]*')(\s*:\s*)(?:"(?:[^"\\]|\\.)*"?|'(?:[^'\\]|\\.)*'?)`)
 	// headers are those that carry credentials, to the end of the line.
-	headers = regexp.MustCompile(`(?i)\b((?:proxy-)?authorization|(?:set-)?cookie|[\w-]*(?:api[_-]?key|token|secret|auth)[\w-]*)(\s*:\s*)[^'"\n]+`)
+	headers = regexp.MustCompile(`(?i)\b((?:proxy-)?authorization|(?:set-)?cookie|[\w-]*(?:api[_-]?key|token|secret|auth|passw(?:or)?d)[\w-]*)(\s*:\s*)[^'"\n]+`)
 	// options are those inside a text, such as one for a shell, with a value of
 	// their own.
 	options     = regexp.MustCompile(`(--?[A-Za-z][\w-]*)([ =]+)('[^']*'|"[^"]*"|[^\s'";|&]+)`)
@@ -101,10 +105,10 @@ func redactText(s string) string {
 	s = glued.ReplaceAllString(s, "${1}${2}"+redacted)
 	s = members.ReplaceAllStringFunc(s, func(member string) string {
 		m := members.FindStringSubmatch(member)
-		if !isSecretName(m[1], "") {
+		if !isSecretName(strings.Trim(m[1], `"'`), "") {
 			return member
 		}
-		return `"` + m[1] + `"` + m[2] + `"` + redacted + `"`
+		return m[1] + m[2] + m[1][:1] + redacted + m[1][:1]
 	})
 	s = headers.ReplaceAllString(s, "${1}${2}"+redacted)
 	s = hideValues(s, options, takesSecret)

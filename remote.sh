@@ -203,7 +203,7 @@ aj_watch() {
 	(exec sh "$aj_d/run" copy "$@" <"$aj_d/pipe" >/dev/null 2>&1) &
 	(exec setsid sh "$aj_d/run" job "$@" >"$aj_d/pipe" 2>&1)
 	aj_code=$?
-	aj_suffix "$aj_d/code-" && aj_code=$aj_end
+	if aj_suffix "$aj_d/code-"; then aj_code=$aj_end; else aj_orphaned "$2"; fi
 	aj_await final 20 || {
 		# Somebody keeps the pipe open. The TERM is for the reader's dd.
 		mv "$aj_d/open" "$aj_d/over"
@@ -212,6 +212,15 @@ aj_watch() {
 	}
 	rm -f "$aj_d/pipe" "$aj_d"/rc-* # which the job may have made
 	mv "$aj_d/end" "$aj_d/rc-$aj_code"
+}
+
+# aj_orphaned does what J would have done, which somebody has killed. What is
+# left is known by its environment only.
+aj_orphaned() {
+	aj_members 0
+	[ -z "$aj_names" ] || printf %s "$aj_names" 2>/dev/null >"$aj_d/left"
+	[ "$1" != keep ] || [ -e "$aj_d/stopping" ] || return
+	[ -z "$aj_names" ] || for aj_i in 1 2 3; do aj_outside 0 KILL; done
 }
 
 # aj_await waits for a file, $2 hundredths of a second or more.
@@ -374,12 +383,16 @@ aj_tidy() {
 
 # aj_state prints how the job stands. Whoever lives is asked first: W gives the
 # code before it ends, and until then the job could have made a file of that name.
+# Where somebody has killed W and J it runs on as long as one of its processes.
 aj_state() {
 	aj_now=lost
 	if aj_alive "$aj_d/w" || aj_alive "$aj_d/j"; then
 		aj_now=running
 	elif aj_suffix "$aj_d/rc-" || aj_suffix "$aj_d/code-"; then
 		aj_now="ended $aj_end"
+	else
+		aj_members 0
+		[ -z "$aj_names" ] || aj_now=running
 	fi
 	echo "state $aj_now"
 }
@@ -443,7 +456,6 @@ aj_stop() {
 		[ "$aj_force" = 0 ] || aj_kill
 	fi
 	aj_state
-	[ -z "$aj_names" ] || [ "$aj_now" != lost ] || echo "state running"
 	printf %s "$aj_names" | sed 's/^/left /'
 }
 

@@ -192,3 +192,36 @@ func TestNoNameOfAProcessHidesItFromAFarStop(t *testing.T) {
 	}
 	stops.Wait()
 }
+
+// Whatever a job kills of what stays with it, it cannot get away.
+func TestAFarJobThatKillsItsWatchersIsKilledItself(t *testing.T) {
+	f := fars[0].make(t)
+	s := newSupervisor(t, jobs.Config{})
+	snap := start(t, s, f.spec("echo up; kill -9 $PPID; exec sleep 300"))
+	killMarked(t, snap.ID)
+	r := collect(t, s, snap.ID)
+	assert.Equal(t, "failed, exit 137", r.Outcome())
+	require.Len(t, r.Leftovers, 1)
+	assert.Equal(t, "sleep", r.Leftovers[0].Name)
+	assert.Empty(t, marked("AGENT_JOB_ID="+snap.ID))
+}
+
+func TestAFarJobThatNobodyWatchesRunsUntilItIsStopped(t *testing.T) {
+	f := fars[0].make(t)
+	link := &delayed{Shell: f.shell}
+	f.shell = link
+	s := newSupervisor(t, jobs.Config{KillGrace: time.Second})
+	snap := start(t, s, f.spec(runsOn))
+	killMarked(t, snap.ID)
+	awaitOutput(t, s, snap.ID, "up\n")
+	for _, pid := range f.signers(t, snap.ID) {
+		killPID(pid)
+		require.True(t, eventually(func() bool { return !alive(pid) }))
+	}
+	before := link.runs.Load()
+	require.True(t, eventually(func() bool { checkJob(t, s, snap.ID); return link.runs.Load() > before+3 }))
+	require.Equal(t, jobs.Running, checkJob(t, s, snap.ID).State)
+	r := cancel(t, s, snap.ID)
+	assert.Equal(t, jobs.Cancelled, r.State)
+	assert.Empty(t, marked("AGENT_JOB_ID="+snap.ID))
+}

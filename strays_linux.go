@@ -316,7 +316,7 @@ func (t *linuxTree) known() []Process {
 			m.close()
 			return true
 		}
-		if !st.exiting {
+		if !st.exiting || st.headless() {
 			names = append(names, Process{PID: st.pid, Name: st.name})
 		}
 		return false
@@ -593,10 +593,14 @@ func (m *matcher) direct(e *procEntry) *query {
 	if q := m.byRoot[e.pid]; q != nil && q.roots[e.pid] == e.start {
 		return q
 	}
-	if e.read || e.dead() || e.exiting || e.kernel || m.olderSession(e) {
+	if e.read || e.dead() || e.exiting && !e.headless() || e.kernel || m.olderSession(e) {
 		return nil
 	}
-	m.environ = readEnviron(e.pid, m.environ)
+	if e.headless() {
+		m.environ = readThreadEnviron(e.pid, m.environ)
+	} else {
+		m.environ = readEnviron(e.pid, m.environ)
+	}
 	if e.read = len(m.environ) > 0; !e.read {
 		m.unclear++
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strings"
 	"time"
@@ -287,11 +288,34 @@ func setPattern(in *input, v any) (want string) {
 	if !ok || text == "" {
 		return "a regular expression"
 	}
+	if isCostly(text) {
+		return "a simpler regular expression, with fewer and smaller repeat counts"
+	}
 	var err error
 	if in.Pattern, err = regexp.Compile(text); err != nil {
 		return "a regular expression of the RE2 kind, without look-around or back-references: " + readable(err.Error(), 400)
 	}
 	return ""
+}
+
+// A line takes its length times the instructions of a pattern to be tested, and
+// the job that printed it waits meanwhile.
+const (
+	patternLimit = 1000 // bytes of a model's pattern
+	programLimit = 500  // instructions
+)
+
+// isCostly reports whether a pattern passes the limits.
+func isCostly(pattern string) bool {
+	if len(pattern) > patternLimit {
+		return true
+	}
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return false
+	}
+	prog, err := syntax.Compile(parsed.Simplify())
+	return err == nil && len(prog.Inst) > programLimit
 }
 
 func setText(in *input, v any) (want string) {

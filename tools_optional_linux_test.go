@@ -261,6 +261,11 @@ func TestAWaitForALine(t *testing.T) {
 		require.Contains(t, r.Message, "RE2", pattern)
 		require.Contains(t, r.Message, `"pattern"`)
 	}
+	for _, pattern := range []string{`a{1000}`, `(a?){400}b$`, `(\\w{9}){90}`, strings.Repeat("a", 1001)} {
+		r := askWait(t, tools, `{"pattern":"`+pattern+`"}`)
+		require.True(t, r.failed(), pattern)
+		require.Contains(t, r.Message, "simpler", pattern)
+	}
 	for _, pattern := range []string{`""`, "7", "[]"} {
 		require.True(t, askWait(t, tools, `{"pattern":`+pattern+`}`).failed(), pattern)
 	}

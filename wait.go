@@ -24,7 +24,9 @@ type WaitSpec struct {
 	// Pattern, if not nil, ends the wait as soon as a line of output of one of
 	// the jobs matches, standard error included. It is tested against the text
 	// view of each line, without its newline, and of an unfinished line too. A
-	// line longer than 64 KiB is cut into lines of that length.
+	// line longer than 64 KiB is cut into lines of that length. While a line is
+	// tested the job that printed it, and looks at its output, wait; [Toolset]
+	// refuses patterns of a model that are costly.
 	Pattern *regexp.Regexp
 
 	// From is the absolute offset in the output at which the search for Pattern
@@ -189,6 +191,7 @@ func (w *waiting) wait(ctx context.Context) error {
 	settle := time.NewTimer(0)
 	defer settle.Stop()
 	var err error
+	var costs time.Duration // of a test of unfinished lines
 	for timedOut := w.spec.Timeout < 0; ; {
 		urgent := w.s.urgency()
 		switch {
@@ -212,12 +215,14 @@ func (w *waiting) wait(ctx context.Context) error {
 			err = ctx.Err()
 		case <-w.began:
 			if settled == nil {
-				settle.Reset(lineSettles)
+				settle.Reset(max(lineSettles, 10*costs))
 				settled = settle.C
 			}
 		case <-settled:
 			settled = nil
+			begun := time.Now()
 			w.testUnfinished()
+			costs = time.Since(begun) // the jobs wait meanwhile
 		}
 	}
 }

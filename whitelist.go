@@ -98,7 +98,7 @@ func (t *Toolset) policyReason(tool string) (reason string) {
 func (t *Toolset) backgroundable() []string {
 	var names []string
 	for _, tool := range t.declared {
-		if t.Backgroundable(tool) == nil {
+		if t.Backgroundable(tool) == nil && !slices.Contains(names, tool) {
 			names = append(names, tool)
 		}
 	}
