@@ -61,7 +61,7 @@ func newOutside(t *testing.T, role, era, scenario string, flags ...string) *outs
 	o := &outside{dir: t.TempDir()}
 	args := []string{filepath.Join(clientDir, "client.mjs"), era, scenario, o.dir, self, "-allow", "sh,cat", "-max", "60", "-dir", o.dir}
 	o.Cmd = exec.CommandContext(ctx, "node", append(args, flags...)...)
-	o.Env = append(os.Environ(), roleEnv+"="+role)
+	o.Env = append(os.Environ(), "HOME="+home, roleEnv+"="+role)
 	o.Stdout, o.Stderr = &o.out, &o.err
 	return o
 }
@@ -91,7 +91,7 @@ func TestAnOutsideClientStartsChecksCollectsAndCancels(t *testing.T) { scenario(
 func TestRecordsChangeNothingForAClient(t *testing.T) {
 	t.Parallel()
 	inBothEras(t, func(t *testing.T, era string) {
-		o := newOutside(t, "proxy", era, "verbs", "-state", filepath.Join(t.TempDir(), "state"), "-on-exit", "keep", "-v")
+		o := newOutside(t, "proxy", era, "verbs", "-state", filepath.Join(t.TempDir(), "state"), "-v")
 		require.NoError(t, o.Run(), "%s%s", &o.out, &o.err)
 	})
 }

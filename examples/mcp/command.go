@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
@@ -24,8 +25,21 @@ func newCommands(set settings) commands {
 	c := commands{allow: set.Allow, spec: jobs.Spec{Dir: set.Dir, OutputLimit: set.OutputLimit}}
 	if set.OnExit == "keep" {
 		c.spec.OnOwnerEnd = jobs.KeepRunning
+		c.spec.Shell = detached(set.config().EnvFilter)
 	}
 	return c
+}
+
+// detached returns a shell for jobs that outlive the server. It hands on what the
+// filter lets through of the server's environment.
+func detached(filter func(name string) bool) jobs.Shell {
+	argv := []string{"env"}
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); name != "" && !filter(name) {
+			argv = append(argv, "-u", name)
+		}
+	}
+	return jobs.ShellCommand(append(argv, "sh")...)
 }
 
 // policy tells a model that took a command for a tool how it is done.

@@ -33,6 +33,9 @@ const (
 	markEnv = "JOBS_MCP_MARK"
 )
 
+// home is that of the servers: detached jobs have their files there.
+var home string
+
 func TestMain(m *testing.M) {
 	switch os.Getenv(roleEnv) {
 	case "noisy":
@@ -46,7 +49,9 @@ func TestMain(m *testing.M) {
 	}
 	mark := fmt.Sprint(os.Getpid(), "-", time.Now().UnixNano())
 	os.Setenv(markEnv, mark)
+	home, _ = os.MkdirTemp("", "jobs-mcp-home-")
 	code := m.Run()
+	os.RemoveAll(home)
 	if clientDir != "" {
 		os.RemoveAll(clientDir)
 	}

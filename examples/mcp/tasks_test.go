@@ -155,7 +155,7 @@ func TestATasksHandleOutlivesTheServerWithRecords(t *testing.T) {
 	require.EqualValues(t, 3, whole["exit_code"])
 }
 
-func TestAJobThatWasKeptIsLostToTheNextServer(t *testing.T) {
+func TestAJobThatWasKeptIsPickedUpByTheNextServer(t *testing.T) {
 	t.Parallel()
 	dir, state := t.TempDir(), t.TempDir()
 	args := []string{"-allow", "sh", "-dir", dir, "-state", state, "-on-exit", "keep"}
@@ -167,8 +167,9 @@ func TestAJobThatWasKeptIsLostToTheNextServer(t *testing.T) {
 	require.NoError(t, p.Wait())
 
 	p = startProcess(t, modern(), args...)
-	require.Equal(t, "lost", structured(p.call("job__check", map[string]any{"id": id}))["status"])
+	require.Equal(t, "running", structured(p.call("job__check", map[string]any{"id": id}))["status"])
 	openGate(t, dir)
 	require.Equal(t, "done", life.next(t))
 	life.ended(t)
+	require.Equal(t, "completed", structured(p.call("job__collect", map[string]any{"id": id}))["status"])
 }

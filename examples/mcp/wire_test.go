@@ -168,7 +168,7 @@ func startProcess(t *testing.T, meta map[string]any, args ...string) *process {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	cmd := exec.Command(self, args...)
-	cmd.Env = append(os.Environ(), roleEnv+"=server")
+	cmd.Env = append(os.Environ(), "HOME="+home, roleEnv+"=server")
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
