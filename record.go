@@ -79,7 +79,7 @@ func (j *job) recordStart() {
 	if j.s.store == nil {
 		return
 	}
-	j.s.record(record{Kind: recordStart, ID: j.id, PID: j.work.pid(), Ticks: j.launched, Until: bootTicks() + 1})
+	j.s.record(record{Kind: recordStart, ID: j.id, PID: j.work.pid(), Ticks: j.launched, Until: bootTicks()})
 }
 
 // recordFailure takes back the record of a job that did not start.
