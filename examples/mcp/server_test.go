@@ -16,22 +16,27 @@ import (
 func TestAJobRunsInTheOperatorsDirectoryWithoutSecrets(t *testing.T) {
 	t.Setenv("SOME_TOKEN", "hidden")
 	t.Setenv("OTHER_TOKEN", "shown")
-	set := testSettings(t)
-	set.Pass = []string{"OTHER_TOKEN"}
-	c := connect(t, set, nil)
-	started, err := callTool(t, t.Context(), c, "job__start", runArgs("env"))
-	require.NoError(t, err)
-	ended, err := callTool(t, t.Context(), c, "job__collect", map[string]any{"id": started.JobID})
-	require.NoError(t, err)
-	require.Equal(t, "completed", ended.Status)
-	require.NotContains(t, ended.OutputTail, "hidden")
-	require.Contains(t, ended.OutputTail, "OTHER_TOKEN=shown\n")
+	t.Setenv("HOME", home) // of the detached ones
+	for _, onExit := range []string{"kill", "keep"} {
+		t.Run(onExit, func(t *testing.T) {
+			set := testSettings(t)
+			set.Pass, set.OnExit = []string{"OTHER_TOKEN"}, onExit
+			c := connect(t, set, nil)
+			started, err := callTool(t, t.Context(), c, "job__start", runArgs("env"))
+			require.NoError(t, err)
+			ended, err := callTool(t, t.Context(), c, "job__collect", map[string]any{"id": started.JobID})
+			require.NoError(t, err)
+			require.Equal(t, "completed", ended.Status)
+			require.NotContains(t, ended.OutputTail, "hidden")
+			require.Contains(t, ended.OutputTail, "OTHER_TOKEN=shown\n")
 
-	started, err = callTool(t, t.Context(), c, "job__start", runArgs("pwd", "-P"))
-	require.NoError(t, err)
-	ended, err = callTool(t, t.Context(), c, "job__collect", map[string]any{"id": started.JobID})
-	require.NoError(t, err)
-	require.Equal(t, set.Dir+"\n", ended.OutputTail)
+			started, err = callTool(t, t.Context(), c, "job__start", runArgs("pwd", "-P"))
+			require.NoError(t, err)
+			ended, err = callTool(t, t.Context(), c, "job__collect", map[string]any{"id": started.JobID})
+			require.NoError(t, err)
+			require.Equal(t, set.Dir+"\n", ended.OutputTail)
+		})
+	}
 }
 
 func TestACancelledCollectLeavesTheJobAndItsResult(t *testing.T) {
