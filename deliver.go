@@ -111,6 +111,19 @@ func protect(f func() error) (err error) {
 	return f()
 }
 
+// protectApart calls f, code of the host, in a goroutine of its own, and turns a
+// panic, or an exit of the goroutine, into an error. what names f.
+func protectApart(what string, f func() error) (err error) {
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		err = &panicError{value: what + " ended its goroutine without returning"}
+		err = protect(f)
+	}()
+	<-returned
+	return err
+}
+
 // claimNotices takes all notices, to be told or given back by settleClaim.
 func (s *Supervisor) claimNotices() []Notice {
 	s.mu.Lock()

@@ -50,31 +50,20 @@ func (f *function) settle(*job, bool) ending {
 }
 
 // protected calls the function and encodes what it returns, both of which is
-// the host's code. It turns a panic, or an exit of the goroutine, into an
-// error.
+// the host's code.
 func (f *function) protected(out io.Writer) (result ResultFile, err error) {
-	returned := make(chan struct{})
-	go func() {
-		defer close(returned)
-		err = &panicError{value: "the function ended its goroutine without returning"}
-		defer func() {
-			if v := recover(); v != nil {
-				err = newPanicError(v)
-			}
-		}()
-		// err must not be nil before all of it has returned.
-		value, callErr := f.call(f.ctx, out)
-		if callErr != nil {
-			err = callErr
-			return
+	err = protectApart("the function", func() error {
+		value, err := f.call(f.ctx, out)
+		if err != nil {
+			return err
 		}
-		encoded, encodeErr := encodeValue(value)
-		if encodeErr != nil {
-			encodeErr = fmt.Errorf("the result cannot be encoded: %w", encodeErr)
+		encoded, err := encodeValue(value)
+		if err != nil {
+			err = fmt.Errorf("the result cannot be encoded: %w", err)
 		}
-		result, err = encoded, encodeErr
-	}()
-	<-returned
+		result = encoded
+		return err
+	})
 	return result, err
 }
 

@@ -157,7 +157,11 @@ func (r *remote) run(ctx context.Context, turn limiter, bound time.Duration, s f
 	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	printed, err := r.runShell(ctx, s.text)
+	var printed []byte
+	err = protectApart("the Shell", func() (err error) {
+		printed, err = r.shell.Run(ctx, s.text)
+		return err
+	})
 	if a, ok := s.answer(printed); ok {
 		return a, nil
 	}
@@ -165,21 +169,6 @@ func (r *remote) run(ctx context.Context, turn limiter, bound time.Duration, s f
 		err = fmt.Errorf("no answer of a POSIX sh came, but %q", readable(string(printed), 200))
 	}
 	return farAnswer{}, fmt.Errorf("%s: %w", r.name, err)
-}
-
-// runShell calls the host's Shell, in a goroutine of its own as it may end that.
-func (r *remote) runShell(ctx context.Context, script string) (printed []byte, err error) {
-	returned := make(chan struct{})
-	go func() {
-		defer close(returned)
-		err = &panicError{value: "the Shell ended its goroutine without returning"}
-		err = protect(func() (err error) {
-			printed, err = r.shell.Run(ctx, script)
-			return err
-		})
-	}()
-	<-returned
-	return printed, err
 }
 
 // runStop runs the script that stops the job. Where that could not look at the
