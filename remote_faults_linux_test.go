@@ -28,35 +28,40 @@ func killMarked(t *testing.T, id string) {
 
 const runsOn = "echo up; while :; do sleep 1; done"
 
+// startFar starts a job that runs on, and waits until it does.
+func startFar(t *testing.T, s *jobs.Supervisor, f far) (id string) {
+	t.Helper()
+	id = start(t, s, f.spec(runsOn)).ID
+	killMarked(t, id)
+	awaitOutput(t, s, id, "up\n")
+	return id
+}
+
 func TestACancelFindsAFarJobWithoutItsDirectory(t *testing.T) {
 	f := fars[0].make(t)
 	s := newSupervisor(t, jobs.Config{})
-	snap := start(t, s, f.spec(runsOn))
-	killMarked(t, snap.ID)
-	awaitOutput(t, s, snap.ID, "up\n")
-	require.NoError(t, os.RemoveAll(f.state(snap.ID)))
-	cancel(t, s, snap.ID)
-	assert.Empty(t, marked("AGENT_JOB_ID="+snap.ID))
+	id := startFar(t, s, f)
+	require.NoError(t, os.RemoveAll(f.state(id)))
+	cancel(t, s, id)
+	assert.Empty(t, marked("AGENT_JOB_ID="+id))
 }
 
 func TestAStopThatCannotLookHasStoppedNothing(t *testing.T) {
 	f := fars[0].make(t)
 	s := newSupervisor(t, jobs.Config{})
-	snap := start(t, s, f.spec(runsOn))
-	killMarked(t, snap.ID)
-	awaitOutput(t, s, snap.ID, "up\n")
+	id := startFar(t, s, f)
 	base, aside := filepath.Join(f.home, ".agentjobs"), filepath.Join(f.home, "aside")
 	require.NoError(t, os.Rename(base, aside))
 	require.NoError(t, os.Symlink("aside", base)) // which is refused
 	short, done := context.WithTimeout(context.Background(), time.Second)
 	defer done()
-	r, err := s.Cancel(short, snap.ID)
+	r, err := s.Cancel(short, id)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.Equal(t, jobs.Cancelling, r.State)
 	require.NoError(t, os.Remove(base))
 	require.NoError(t, os.Rename(aside, base))
-	assert.Equal(t, jobs.Cancelled, cancel(t, s, snap.ID).State)
-	assert.Empty(t, marked("AGENT_JOB_ID="+snap.ID))
+	assert.Equal(t, jobs.Cancelled, cancel(t, s, id).State)
+	assert.Empty(t, marked("AGENT_JOB_ID="+id))
 }
 
 func TestAHomeThatComesLaterHidesNoJob(t *testing.T) {
@@ -211,17 +216,15 @@ func TestAFarJobThatNobodyWatchesRunsUntilItIsStopped(t *testing.T) {
 	link := &delayed{Shell: f.shell}
 	f.shell = link
 	s := newSupervisor(t, jobs.Config{KillGrace: time.Second})
-	snap := start(t, s, f.spec(runsOn))
-	killMarked(t, snap.ID)
-	awaitOutput(t, s, snap.ID, "up\n")
-	for _, pid := range f.signers(t, snap.ID) {
+	id := startFar(t, s, f)
+	for _, pid := range f.signers(t, id) {
 		killPID(pid)
 		require.True(t, eventually(func() bool { return !alive(pid) }))
 	}
 	before := link.runs.Load()
-	require.True(t, eventually(func() bool { checkJob(t, s, snap.ID); return link.runs.Load() > before+3 }))
-	require.Equal(t, jobs.Running, checkJob(t, s, snap.ID).State)
-	r := cancel(t, s, snap.ID)
+	require.True(t, eventually(func() bool { checkJob(t, s, id); return link.runs.Load() > before+3 }))
+	require.Equal(t, jobs.Running, checkJob(t, s, id).State)
+	r := cancel(t, s, id)
 	assert.Equal(t, jobs.Cancelled, r.State)
-	assert.Empty(t, marked("AGENT_JOB_ID="+snap.ID))
+	assert.Empty(t, marked("AGENT_JOB_ID="+id))
 }
